@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -19,6 +19,7 @@ from rankbudget.memory import Memory, MemoryStore
 
 from ._options import Settings
 
+Kind = Literal["core", "explicit", "fact", "project", "experience", "preference", "decision"]
 Reader = Scope | Callable[[RunnableConfig], Scope]
 """Whose memories: a scope, or a function of the run's config, which the application sets and no model."""
 
@@ -75,7 +76,8 @@ def memory_tools(
 ) -> list[BaseTool]:
     """Returns the tools `remember`, `recall` and `forget_memory` for an agent.
 
-    The model chooses texts and keys; whose memories they are comes from `scope` alone.
+    The model chooses texts and keys; whose memories they are comes from `scope` alone. What the model gave and
+    the store refuses is told to the model.
 
     Args:
         store: a `MemoryStore`.
@@ -94,8 +96,12 @@ def memory_tools(
         "Forgot 'drink'."
     """
 
-    def remember(text: str, config: RunnableConfig, key: str | None = None, kind: str = "explicit") -> str:
-        memory = store.put(text, scope=_scope(scope, config), key=key, kind=kind)
+    def remember(text: str, config: RunnableConfig, key: str | None = None, kind: Kind = "explicit") -> str:
+        owner = _scope(scope, config)
+        try:  # models fill what is optional with ""
+            memory = store.put(text, scope=owner, key=key or None, kind=kind)
+        except BudgetConfigError as error:
+            return f"Not remembered: {error}."
         return f"Remembered as {memory.key or memory.id!r}."
 
     def recall(query: str, config: RunnableConfig) -> str:
@@ -103,7 +109,11 @@ def memory_tools(
         return found.text or "Nothing is remembered about this."
 
     def forget_memory(key: str, config: RunnableConfig) -> str:
-        removed = store.delete(key, scope=_scope(scope, config))
+        owner = _scope(scope, config)
+        try:
+            removed = store.delete(key, scope=owner) if key else 0
+        except BudgetConfigError as error:
+            return f"Nothing forgotten: {error}."
         return f"Forgot {key!r}." if removed else f"Nothing is remembered as {key!r}."
 
     told = (

@@ -93,6 +93,22 @@ def test_no_tool_lets_the_model_choose_whose_memories_it_reads(store):
     assert "user" not in seen.replace("user's", "")
 
 
+def test_what_a_model_fills_in_wrongly_is_told_to_it(store):
+    """An empty key is no key, so no memory replaces another; a wrong one is the tool's answer and no error of the run."""
+    remember, recall, forget_memory = memory_tools(store, Scope(user="ann"))
+    for text in ("Ann's cat is Tom.", "Ann's dog is Rex."):
+        remember.invoke({"text": text, "key": ""})
+    told = recall.invoke({"query": "Which pets?"})
+    assert "Tom" in told
+    assert "Rex" in told
+    assert remember.invoke({"text": " "}).startswith("Not remembered: text of a memory must be")
+    assert remember.invoke({"text": "x", "key": "k" * 201}).startswith("Not remembered: key of a memory")
+    assert forget_memory.invoke({"key": ""}) == "Nothing is remembered as ''."
+    assert forget_memory.invoke({"key": "a\x00b"}).startswith("Nothing forgotten: name must hold no NUL")
+    kinds = remember.tool_call_schema.model_json_schema()["properties"]["kind"]
+    assert "preference" in json.dumps(kinds)
+
+
 class _Scripted(GenericFakeChatModel):
     def bind_tools(self, tools, **options):
         return self

@@ -159,3 +159,21 @@ def test_stale_and_doubtful_memories(store: MemoryStore, clock: Any) -> None:
     assert sorted(segment.text for segment in made.segments) == ["Old.", "Unknown."]
     assert any("stale memories" in warning and "old" in warning for warning in made.report.warnings)
     assert any("low confidence" in warning for warning in made.report.warnings)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda s: s.search(None, scope=ANN), "query must be a text"),
+        (lambda s: s.fit(5, scope=ANN, max_tokens=9), "query must be a text"),
+        (lambda s: s.blocks(b"x", scope=ANN), "query must be a text"),
+        (lambda s: s.put("x", scope=ANN, static="yes"), "static of a memory must be True or False"),
+        (lambda s: s.put("x", scope=ANN, key=""), "key of a memory must be a name"),
+        (lambda s: s.update("n", "text", scope=ANN), "change must be a function"),
+    ],
+)
+def test_a_wrong_type_is_named(store: MemoryStore, call: Any, words: str) -> None:
+    """What cannot be a question, a key or a change is a typed error before the database is asked."""
+    store.put("0", scope=ANN, key="n")
+    with pytest.raises(BudgetConfigError, match=words):
+        call(store)

@@ -12,7 +12,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any, Literal
 
-from ..errors import BudgetConfigError, check_choice, check_number, named_fields, shown
+from ..errors import BudgetConfigError, check_choice, check_flag, check_number, named_fields, shown
 from ..relevance.memories import KINDS
 from ..segment import Provenance, Scope, Segment
 
@@ -102,6 +102,9 @@ class Memory:
         for name in ("key", "source_type"):
             if (value := getattr(self, name)) is not None or name != "key":
                 check_storable(f"{name} of a memory", value, problems, most=LONGEST_NAME)
+        if self.key == "":
+            problems.append("key of a memory must be a name, or None for none (got '')")
+        check_flag("static of a memory", self.static, problems)
         check_choice("kind of a memory", self.kind, problems, tuple(KINDS))
         for name, high in (("priority", 100), ("confidence", 1)):
             value = getattr(self, name)

@@ -177,6 +177,10 @@ class MemoryStore:
                 longer than `wait` seconds.
         """
         _check(scope, name)
+        given: Any = change
+        if not callable(given):
+            msg = f"change must be a function of the stored memory (got {shown(given)})"
+            raise BudgetConfigError(msg)
         ends = time.monotonic() + self.wait
         seen, pause = ("", 0), _SLEEP
         while True:
@@ -230,7 +234,7 @@ class MemoryStore:
         """
         problems: list[str] = []
         check_count("limit", limit, problems, low=1)
-        check_scope(scope, problems)
+        _check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         now = self._now()
@@ -266,7 +270,7 @@ class MemoryStore:
 
         Args:
             query: what is asked.
-            scope: who reads.
+            scope: who reads; the assembler must have the same one.
         """
         found, _ = self._candidates(query, scope, [])
         return routed(query, found, self.weights, self._now())
@@ -331,7 +335,7 @@ class MemoryStore:
 
         These are more than the usual number where they would not fill a `room` of so many tokens.
         """
-        check_scope(scope, problems)
+        _check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         limit, now = OVER_RETRIEVE, self._now()
@@ -356,6 +360,12 @@ def _check(scope: object, name: object = "") -> None:
     check_storable("name", name, problems)
     if problems:
         raise BudgetConfigError.of(problems)
+
+
+def _check_reading(query: object, scope: object, problems: list[str]) -> None:
+    if not isinstance(query, str):
+        problems.append(f"query must be a text (got {shown(query)})")
+    check_scope(scope, problems)
 
 
 def _check_same(memory: Memory, changed: object) -> None:
