@@ -155,6 +155,11 @@ class SessionMemory(BaseMemory):
         return self._one_call
 
     @property
+    def given_prompt(self) -> Any:
+        """What the host sends around history and nodes, where the memory was told; else None."""
+        return self._given["prompt"]
+
+    @property
     def session(self) -> BudgetSession:
         """The session whose budget this memory shares."""
         own = self._session

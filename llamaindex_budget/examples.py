@@ -92,6 +92,14 @@ class few_shot_function:  # noqa: N801 - used as a function
     def __deepcopy__(self, memo: dict[int, Any]) -> few_shot_function:
         return self  # prompts copy themselves with every query; what is in here never changes
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns all but the remembered answers: prompts of some templates pickle what they show."""
+        return {name: value for name, value in self.__dict__.items() if name != "_answer"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._answer = functools.lru_cache(_REMEMBERED)(self._pick)
+
     def _pick(self, query: str) -> str:
         if not query.strip():  # at least as many tokens as any answer: the largest examples, cut
             texts = sorted(map(self.render, self.examples), key=self._counter.count, reverse=True)

@@ -208,6 +208,10 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         ceiling = self.memory.one_call if self.llm is None and self.memory is not None else None
         if self.llm is not None:
             ceiling = one_call_limit(self.llm)
+        told = self.prompt if self.memory is None or self.prompt is not None else self.memory.given_prompt
+        if told is None and ceiling is not None:
+            # Engines write no tags around nodes, and where the LLM is known what they write has its own room.
+            turn = {**turn, "prompt": ""}
         # `Settings.prompt_helper` makes a stock helper where there is none, which all engines would then use.
         if ceiling is None or isinstance(Settings._prompt_helper, BudgetPromptHelper):  # noqa: SLF001
             return (yield from self._plan_steps(turn, query))
@@ -225,16 +229,18 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         return (yield from self._plan_steps(turn, query))  # the history keeps what it was granted
 
     def _plan_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
+        turn = {"prompt": self.prompt, **turn}
         if self.memory is not None:
-            made: Turn = yield from self.memory.turn_steps(query, prompt=self.prompt, **turn)
+            made: Turn = yield from self.memory.turn_steps(query, **turn)
             return made[0]
+        prompt = turn.pop("prompt")
         session = active.get() or self._session
         assert session is not None
         question = query or None
         session.share_with("knowledge")
         request = session.request(None, question=question, **turn)
-        if self.prompt is not None:
-            request = with_prompt(request, self.prompt, question, session.host_tokens)
+        if prompt is not None:
+            request = with_prompt(request, prompt, question, session.host_tokens)
         return (yield from session.plan_steps(request))
 
     def _alone(self, segments: Sequence[Segment], seen: _Seen, query: str) -> FitResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 from llama_index.core.prompts import PromptTemplate, RichPromptTemplate
@@ -87,3 +88,11 @@ def test_a_budget_sets_the_share() -> None:
     assert few_shot_function(EXAMPLES, budget=TokenBudget(sizes={"examples": 77})).max_tokens == 77
     with pytest.raises(BudgetConfigError, match=r"max_tokens must be a whole number from 0 \(got -1\)"):
         few_shot_function(EXAMPLES, max_tokens=-1)
+
+
+def test_a_copy_by_pickle_answers_alike() -> None:
+    """Synthesizers that ask about each node pickle the variables of a rich template."""
+    pick = few_shot_function(
+        [{"input": "2+2", "output": "4"}, {"input": "France", "output": "Paris"}], max_examples=1
+    )
+    assert pickle.loads(pickle.dumps(pick))(query_str="3+3") == pick(query_str="3+3")

@@ -354,3 +354,21 @@ def test_a_budget_prompt_helper_needs_no_room_for_a_second_call(monkeypatch: pyt
     assert max(kept(llm=llm), kept(memory=memory)) <= 3000 - 500
     monkeypatch.setattr(Settings, "_prompt_helper", BudgetPromptHelper.from_llm_metadata(llm.metadata))
     assert min(kept(llm=llm), kept(memory=memory)) > 3000 - 500
+
+
+@pytest.mark.parametrize("part", ["memory", "llm"])
+def test_random_ids_and_tags_take_no_room_where_the_llm_is_known(part: str) -> None:
+    """Eighty short nodes that fit the model's window all stay: an engine writes neither their ids nor tags."""
+    llm = budget_model(MockLLM(is_chat_model=True), counter="cl100k_base")
+    found = [
+        NodeWithScore(
+            node=TextNode(text=f"Invoice {4000 + i} for customer {i} is due on {i % 28 + 1} May."), score=0.9
+        )
+        for i in range(80)
+    ]
+    memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, counter="cl100k_base")
+    shared = {"memory": memory} if part == "memory" else {"llm": llm, "counter": "cl100k_base"}
+    kept = BudgetNodePostprocessor(**shared).postprocess_nodes(
+        found, query_str="Which invoice is due on 9 May?"
+    )
+    assert kept == found
