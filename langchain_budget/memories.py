@@ -76,8 +76,8 @@ def memory_tools(
 ) -> list[BaseTool]:
     """Returns the tools `remember`, `recall` and `forget_memory` for an agent.
 
-    The model chooses texts and keys; whose memories they are comes from `scope` alone. What the model gave and
-    the store refuses is told to the model.
+    The model chooses texts and keys; whose memories they are comes from `scope` alone. What the store refuses
+    of what the model gave is told to the model.
 
     Args:
         store: a `MemoryStore`.

@@ -112,6 +112,12 @@ class Memory:
                 check_number(
                     f"{name} of a memory", value, problems, high=high, allowed=f"a number from 0 to {high}"
                 )
+        self._check_details(problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
+
+    def _check_details(self, problems: list[str]) -> None:
+        """Adds what is wrong with sources, metadata and dates."""
         sources: Any = self.sources
         if not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
             problems.append(f"sources of a memory must be a tuple of ids (got {shown(sources)})")
@@ -123,8 +129,6 @@ class Memory:
             moment = getattr(self, name)
             if moment is not None and not isinstance(moment, datetime):
                 problems.append(f"{name} of a memory must be a datetime (got {shown(moment)})")
-        if problems:
-            raise BudgetConfigError.of(problems)
 
     @property
     def level(self) -> Level:
