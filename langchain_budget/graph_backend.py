@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
@@ -18,13 +17,20 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 """Items that are read at once."""
+_ALWAYS: tuple[dict[str, Any], ...] = ({"kind": "core"}, {"kind": "preference"}, {"static": True})
+"""What matters in every prompt."""
+_GIVEN = (
+    *("kind", "priority", "confidence", "source_type", "static"),
+    *("valid_to", "expires_at", "review_at", "metadata"),
+)
+"""Fields that putting a text again may change."""
 
 
 class GraphBackend:
     """Keeps the memories of a `MemoryStore` in a LangGraph store.
 
-    Such a store lets the last write win, so `update` and `replace` raise StoreUnsupportedError, and it cannot
-    delete by prefix, so `forget` does. Memories are found by meaning where the store has an index; else its
+    Such a store lets the last write win, so `update`, `replace` and `versions` raise StoreUnsupportedError, and
+    it cannot delete by prefix, so `forget` does. Memories are found by meaning where the store has an index; else its
     first memories are read and ranked by the built-in scorer.
 
     Args:
@@ -43,7 +49,7 @@ class GraphBackend:
         ('Ann likes tea.', None)
     """
 
-    lacks = frozenset({"replace", "forget"})
+    lacks = frozenset({"replace", "versions", "forget"})
 
     def __init__(self, store: BaseStore, *, most: int = 10_000) -> None:
         if not hasattr(store, "list_namespaces"):
@@ -53,67 +59,60 @@ class GraphBackend:
         self.most = most
 
     def put(self, memory: Memory, *, supersedes: str | None, now: datetime) -> Memory:
-        """Stores a memory under its key or the digest of its text; what it replaces is kept as a version."""
-        name = f"k:{memory.key}" if memory.key is not None else f"t:{digest_of(memory.text)}"
-        old = self.get(name, memory.scope, now)
-        same = old if old is not None and digest_of(old.text) == digest_of(memory.text) else None
+        """Stores a memory under its key or the digest of its text, in the place of what it replaces.
+
+        Raises:
+            StoreError: `supersedes` names no memory.
+            StoreUnsupportedError: it is to hold later, and there is one that holds until then.
+        """
+        name = _name_of(memory)
+        old = self._named(name, memory.scope)
+        ended = self._called(supersedes, memory.scope, now) if supersedes is not None else None
+        if supersedes is not None and ended is None:
+            msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
+            raise StoreError(msg)
         begins = memory.valid_from or now
-        stored = replace(
-            memory,
-            id=name,
-            created_at=memory.created_at or now,
-            valid_from=begins,
-            version=old.version + 1 if old else 1,
-        )
-        if same is not None:
-            sources = tuple(dict.fromkeys((*same.sources, *memory.sources)))
-            stored = replace(stored, created_at=same.created_at, valid_from=same.valid_from, sources=sources)
-        ended = [] if old is None or same is not None else [old]
-        ended += [self._superseded(supersedes, memory.scope, now)] if supersedes is not None else []
-        for one in ended:
-            if one.id != name or one is old:
-                self._end(one, begins, name)
+        if (old or ended) and _utc(begins) > now:
+            msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
+            raise StoreUnsupportedError(msg)
+        if old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text):
+            stored = _put_again(old, memory)
+        else:
+            first: dict[str, Any] = {"id": uuid.uuid4().hex, "version": 1, "valid_from": begins}
+            stored = replace(memory, **first, created_at=memory.created_at or now)
+        if ended is not None and ended.id != stored.id:
+            self.store.delete(_place(ended.scope), _name_of(ended))
         self.store.put(_place(memory.scope), name, stored.to_dict())
         return stored
 
-    def _superseded(self, name: str, scope: Scope, now: datetime) -> Memory:
-        found = self.get(name, scope, now)
-        if found is None:
-            msg = f"supersedes must be the key or id of a memory of this scope (got {name!r:.80})"
-            raise StoreError(msg)
-        return found
-
-    def _end(self, old: Memory, moment: datetime, by: str) -> None:
-        """Keeps a memory as a version that holds until a moment."""
-        kept = replace(old, id=f"v:{uuid.uuid4().hex}", valid_to=moment, replaced_by=by)
-        self.store.put(_place(old.scope), kept.id, kept.to_dict())
-        self.store.delete(_place(old.scope), old.id)
-
     def get(self, name: str, scope: Scope, now: datetime) -> Memory | None:
         """Returns the memory with a key or id that holds now."""
-        for key in (name, f"k:{name}"):
-            item = self.store.get(_place(scope), key)
-            found = Memory.from_dict(item.value) if item is not None else None
-            if found is not None and found.holds_at(now):
-                return found
-        return None
+        return self._called(name, scope, now)
 
-    def versions(self, name: str, scope: Scope) -> list[Memory]:
-        """Returns all that ever held under a key or id, the oldest first."""
-        found = [m for m in self._all(scope) if name in {m.id, m.key} or m.replaced_by in {name, f"k:{name}"}]
-        return sorted(found, key=lambda memory: (str(memory.valid_from), memory.version))
+    def _called(self, name: str, scope: Scope, now: datetime) -> Memory | None:
+        found = [self._named(f"k:{name}", scope), *self._with_id(name, scope)]
+        return next((memory for memory in found if memory is not None and memory.holds_at(now)), None)
+
+    def _named(self, name: str, scope: Scope) -> Memory | None:
+        item = self.store.get(_place(scope), name)
+        return None if item is None else Memory.from_dict(item.value)
+
+    def _with_id(self, name: str, scope: Scope) -> list[Memory]:
+        return [Memory.from_dict(item.value) for item in self._items(scope, {"id": name})]
+
+    def versions(self, name: str, scope: Scope) -> NoReturn:  # noqa: ARG002 - the protocol's signature
+        """Raises StoreUnsupportedError: where the last write wins, older memories are lost."""
+        msg = "a LangGraph store keeps no older memories; use MemoryStore(path) for versions"
+        raise StoreUnsupportedError(msg)
 
     def near(self, query: str, reader: Scope, limit: int, now: datetime) -> list[Memory]:
         """Returns for each scope of the reader the nearest memories, and all that always matter."""
         found: dict[str, Memory] = {}
         for scope in levels_of(reader):
-            items = self.store.search(_place(scope), query=query or None, limit=limit)
+            always = [item for wanted in _ALWAYS for item in self._items(scope, wanted)]
+            items = self.store.search(_place(scope), query=query or None, limit=limit + len(always))
             ranked = bool(items) and all(item.score is not None for item in items)
-            if not ranked:
-                items = list(self._items(scope))
-            else:
-                for field, value in (("kind", "core"), ("kind", "preference"), ("static", True)):
-                    items += self._items(scope, {field: value})
+            items = [*items, *always] if ranked else self._items(scope)
             for item in items:
                 memory = Memory.from_dict(item.value)
                 if item.namespace == _place(scope) and memory.holds_at(now):
@@ -123,11 +122,12 @@ class GraphBackend:
         return list(found.values())
 
     def delete(self, name: str, scope: Scope) -> int:
-        """Removes all versions of a memory, and returns how many there were."""
-        found = self.versions(name, scope)
-        for memory in found:
-            self.store.delete(_place(scope), memory.id)
-        return len(found)
+        """Removes the memory with a key or id, and returns how many there were."""
+        found = [self._named(f"k:{name}", scope), *self._with_id(name, scope)]
+        names = {_name_of(memory) for memory in found if memory is not None}
+        for one in names:
+            self.store.delete(_place(scope), one)
+        return len(names)
 
     def replace(self, memory: Memory) -> NoReturn:  # noqa: ARG002 - the protocol's signature
         """Raises StoreUnsupportedError: in a LangGraph store the last write wins."""
@@ -140,9 +140,6 @@ class GraphBackend:
         """Raises StoreUnsupportedError: a LangGraph store cannot delete by prefix, nor say what is left."""
         msg = "a LangGraph store cannot delete all of a user or project; use MemoryStore(path) for forget"
         raise StoreUnsupportedError(msg)
-
-    def _all(self, scope: Scope) -> Iterator[Memory]:
-        return (Memory.from_dict(item.value) for item in self._items(scope))
 
     def _items(self, scope: Scope, wanted: dict[str, Any] | None = None) -> list[SearchItem]:
         """Returns the items of exactly one scope, at most `most`."""
@@ -161,3 +158,19 @@ def _place(scope: Scope) -> tuple[str, ...]:
         "-" if name is None else f"={quote(name, safe='')}" for name in (scope.user, scope.project)
     )
     return ("memories", user.replace(".", "%2E"), project.replace(".", "%2E"))
+
+
+def _name_of(memory: Memory) -> str:
+    return f"k:{memory.key}" if memory.key is not None else f"t:{digest_of(memory.text)}"
+
+
+def _put_again(old: Memory, memory: Memory) -> Memory:
+    """Returns a stored memory with the fields that are given now and the new sources."""
+    unsaid = Memory(text=memory.text, scope=memory.scope)
+    said = {name: getattr(memory, name) for name in _GIVEN if getattr(memory, name) != getattr(unsaid, name)}
+    sources = tuple(dict.fromkeys((*old.sources, *memory.sources)))
+    return replace(old, **said, sources=sources, version=old.version + 1)
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)

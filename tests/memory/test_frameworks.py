@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -19,6 +20,7 @@ from llamaindex_budget import BudgetMemory, StoredMemoryBlock
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, StoreUnsupportedError
 from rankbudget.memory import MemoryStore
+from rankbudget.testing import MemoryConformance
 
 
 def by_user(config):
@@ -163,18 +165,28 @@ def test_a_graph_store_keeps_scopes_apart(graph_store):
     assert seen == {"Secret number 0.", "Secret number 3."}
 
 
-def test_a_graph_store_replaces_by_key_and_keeps_validity(graph_store):
-    """The older memory of a key stays as a version; the same text again makes no second memory."""
-    ann = Scope(user="ann")
-    first = graph_store.put("Lives in Oslo.", scope=ann, key="home", sources=("m1",))
-    again = graph_store.put("lives  in OSLO.", scope=ann, key="home", sources=("m2",))
-    moved = graph_store.put("Lives in Rome.", scope=ann, key="home")
-    assert (again.id, again.sources) == (first.id, ("m1", "m2"))
-    assert [m.text for m in graph_store.versions("home", scope=ann)] == ["lives  in OSLO.", "Lives in Rome."]
-    assert graph_store.get("home", scope=ann).text == "Lives in Rome."
-    assert [m.text for m in graph_store.search("home", scope=ann)] == [moved.text]
-    assert graph_store.delete("home", scope=ann) == 2
-    assert graph_store.search("home", scope=ann) == []
+@pytest.mark.parametrize("words", [True, False])
+class TestGraphStore(MemoryConformance):
+    """What a LangGraph store can promise it keeps, with an index and without; the rest is refused."""
+
+    processes = False
+
+    @pytest.fixture(autouse=True)
+    def _kind(self, words: bool) -> None:
+        self.index = None if words else {"dims": 26, "embed": _letters, "fields": ["text"]}
+
+    def make(self, **options: Any) -> MemoryStore:
+        return MemoryStore(GraphBackend(InMemoryStore(index=self.index)), **options)
+
+
+def test_a_graph_store_holds_one_memory_of_a_key(graph_store):
+    """What will hold later under a key that is taken is refused, and changes nothing."""
+    ann, later = Scope(user="ann"), datetime(2999, 1, 1, tzinfo=timezone.utc)
+    graph_store.put("Lives in Oslo.", scope=ann, key="home")
+    with pytest.raises(StoreUnsupportedError, match="when it begins to hold"):
+        graph_store.put("Lives in Rome.", scope=ann, key="home", valid_from=later)
+    assert [m.text for m in graph_store.search("home", scope=ann)] == ["Lives in Oslo."]
+    assert graph_store.delete("home", scope=ann) == 1
 
 
 def test_a_graph_store_never_returns_what_expired():
