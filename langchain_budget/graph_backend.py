@@ -29,9 +29,9 @@ _GIVEN = (
 class GraphBackend:
     """Keeps the memories of a `MemoryStore` in a LangGraph store.
 
-    Such a store lets the last write win, so `update`, `replace` and `versions` raise StoreUnsupportedError; so
-    does `forget`, as nothing is deleted by prefix. Memories are found by meaning where the store has an index;
-    else its first memories are read and ranked by the built-in scorer.
+    Such a store lets the last write win, so `update`, `replace` and `versions` raise StoreUnsupportedError.
+    So does `forget`, as nothing is deleted by prefix. Memories are found by meaning where the store has an
+    index; else its first memories are read and ranked by the built-in scorer.
 
     Args:
         store: a LangGraph `BaseStore`.
