@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from http.client import HTTPConnection
 
 import pytest
@@ -18,12 +19,16 @@ from tests.core.cli.conftest import failed
 def served(chat):
     """The command and its port; stopped as a person stops it."""
     command = [sys.executable, "-m", "rankbudget", "inspect", "--serve", str(chat), "--window", "1k"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a run in the background ignores it
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heard) as process:  # noqa: PLW1509 - no threads here
         address = process.stdout.readline()
         assert address.startswith("http://127.0.0.1:")
-        yield int(address.split("/ ")[0].rpartition(":")[2])
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=10) == 130
+        try:
+            yield int(address.split("/ ")[0].rpartition(":")[2])
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=10) == 130
+        finally:
+            process.kill()
 
 
 def get(port, path, host=None):
