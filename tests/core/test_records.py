@@ -32,6 +32,8 @@ FORMS: dict[str, Callable[[Record], str]] = {
     "rules": lambda r: f"---\nname: {r[0]}\ndept: {r[1]}\nphone: {r[2]}\n",
     "psql": lambda r: f"-[ RECORD ]\nname  | {r[0]}\ndept  | {r[1]}\nphone | {r[2]}\n",
     "line": lambda r: f"{r[0]} | {r[1]} | {r[2]}\n",
+    "ticket": lambda r: f"Ticket: new\nReporter: {r[0]}\n\nThe pump makes noise.\nPhone: {r[2]}\n\n",
+    "mail": lambda r: f"From: {r[0]}\nTo: {r[1]}\nDate: today\n\nHello, please call.\nPhone: {r[2]}\n\n",
 }
 
 

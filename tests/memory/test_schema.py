@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -117,3 +119,36 @@ def test_a_lookup_reads_no_other_scope(place: Any, open_store: Callable[..., Mem
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
             told = [row[-1] for row in plan]
             assert not any(re.match(r"SCAN rankbudget_memories", line) for line in told), told
+
+
+FIRST = """
+import sys, threading
+from rankbudget import Scope
+from rankbudget.memory import HistoryStore, MemoryStore
+sys.setswitchinterval(1e-6)
+ready, failed = threading.Barrier(4), []
+
+def use(number):
+    ready.wait()
+    try:
+        scope = Scope(user=str(number))
+        HistoryStore(":memory:").thread("t", scope=scope).append([{"role": "user", "content": "hi"}])
+        MemoryStore(":memory:", embed=False).put("Hi.", scope=scope)
+    except Exception as error:
+        failed.append(repr(error))
+
+users = [threading.Thread(target=use, args=(n,)) for n in range(4)]
+[user.start() for user in users]
+[user.join() for user in users]
+print(failed)
+"""
+
+
+@pytest.mark.slow
+def test_threads_may_open_the_first_store_of_a_process_at_once() -> None:
+    """Tables are described once, whoever comes first."""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FIRST], capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "[]\n", done.stderr

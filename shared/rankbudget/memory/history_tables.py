@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from .once import once
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
@@ -16,7 +17,7 @@ NO_SUM = "0" * 32
 """The sum over no messages."""
 
 
-@cache
+@once
 def threads() -> Table:
     """Returns the table of conversations: how long each is, the sum over its messages, its summary.
 
@@ -40,7 +41,7 @@ def threads() -> Table:
     )
 
 
-@cache
+@once
 def messages() -> Table:
     """Returns the table of messages; `place` counts from 0, and is null where a message was replaced.
 
@@ -80,7 +81,7 @@ def messages() -> Table:
     return table
 
 
-@cache
+@once
 def reports() -> Table:
     """Returns the table of the figures of each turn."""
     from sqlalchemy import Column, Float, Index, Text

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from ..segment import Scope
 from .memory import DATES, Memory, digest_of, utc
+from .once import once
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
@@ -21,7 +22,7 @@ _OWNED = ("owner", "project", "name")
 _TEXTS = (*_OWNED, "digest", "text", "kind", "sources", "source_type", "metadata")
 
 
-@cache
+@once
 def memories() -> Table:
     """Returns the table of memories; `seq` grows with each row, `owner` and `project` are "" for everybody.
 

@@ -56,7 +56,10 @@ def headings_of(pieces: Sequence[str]) -> list[Heading]:
         if depth:
             found.append(Heading(i, i + 1, len(depth[1] or "") or int(depth[2])))
         elif begins and _mask(line) in recurring and (stop := _header_end(pieces, i)):
-            found.append(Heading(i, stop, order.setdefault("header", _OTHER + len(order))))
+            header = (
+                f"header {_mask(line)}"  # a record's text may look like a header, too, and is under its own
+            )
+            found.append(Heading(i, stop, order.setdefault(header, _OTHER + len(order))))
         elif style := _style(pieces, i, line.rstrip(), begins=begins):
             found.append(Heading(i, i + 1, order.setdefault(style, _OTHER + len(order))))
     return found
