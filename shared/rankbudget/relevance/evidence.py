@@ -40,6 +40,8 @@ Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
 _AHEAD = 0.01
 _LETTERS = 4
+_ID = regex.compile(r"(?=.*\d)(?=.*\p{L}).{4,}|\d{5,}")
+"""A term that names one thing: letters and digits, or more digits than a year has."""
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
 """Words in lower case, and one that may have its capital because it is the first of its sentence."""
 
@@ -111,7 +113,7 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
 def _direct_matches(
     query: str, segments: Sequence[Segment], sentences: Sequence[Segment], owners: Sequence[int]
 ) -> set[int]:
-    """Returns the sentences that say most of what is asked, with a word that few others have.
+    """Returns the sentences with an id that is asked for, or most of what is asked and a word that few have.
 
     The words of a document's title do not count in it: its first sentence has them, whatever is asked.
     """
@@ -128,8 +130,10 @@ def _direct_matches(
     found, few = set(), max(1, len(texts) // ONE_IN)
     for term, places in own.items():
         times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
+        named = times <= few and _ID.fullmatch(term) is not None
         for j in places if times <= max(few, SEVERAL) else ():
-            if said[j] >= MOST_ASKED * total or (times <= few and said[j] >= ENOUGH * beside[owners[j]]):
+            enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
+            if named or enough or said[j] >= MOST_ASKED * total:
                 found.add(j)
     return found
 

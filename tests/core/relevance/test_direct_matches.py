@@ -156,3 +156,42 @@ def test_markup_is_no_length() -> None:
         "Who lives in Bonn?", [Segment(id=str(i), text=t) for i, t in enumerate(texts)]
     )
     assert scores[0] == scores[1] > 0
+
+
+HEADED = {
+    "html": (
+        "<h1>Orders</h1>\n<table><tr><th>id</th><th>name</th><th>phone</th></tr>",
+        "<tr><td>{id}</td><td>{name}</td><td>{phone}</td></tr>",
+    ),
+    "markdown": ("# Orders\n\n| id | name | phone |\n|---|---|---|", "| {id} | {name} | {phone} |"),
+    "csv": ("Orders\n\nid,name,phone", "{id},{name},{phone}"),
+    "list": ("# Orders\n", "- id {id}, name {name}, phone {phone}"),
+}
+ASKED = ["Which phone number is on order {id}?", "What is the phone number for order {id}?", "phone of {id}"]
+
+
+@pytest.mark.parametrize("style", HEADED)
+@draws()
+@given(
+    seed=st.integers(0, 10_000),
+    parts=st.integers(2, 6),
+    question=st.sampled_from(ASKED),
+    form=st.sampled_from(["A-{n}", "INC{n:07d}", "{n}"]),
+)
+def test_an_id_in_one_chunk_beats_the_heading_in_another(
+    style: str, seed: int, parts: int, question: str, form: str
+) -> None:
+    """A table cut into chunks keeps the row of the id that is asked for, whatever the first chunk's heading says."""
+    draw = Random(seed)
+    head, row = HEADED[style]
+    rows = [
+        {"id": form.format(n=10_000 + i * 37), "name": draw.choice(LAST), "phone": f"+44 70{i:04d}"}
+        for i in range(90)
+    ]
+    asked = draw.choice(rows)
+    lines = [*head.split("\n"), *(row.format(**one) for one in rows)]
+    size = -(-len(lines) // parts)
+    texts = [(None, "\n".join(lines[i : i + size])) for i in range(0, len(lines), size)]
+    documents = shuffled(draw, texts)
+    found = fit_documents(documents, max_tokens=200, query=question.format(**asked))
+    assert asked["phone"] in found.text
