@@ -121,7 +121,7 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     ] == []
 
 
-FIGURES = ("batch.md", "performance.md", "proof.md", "quality.md")
+FIGURES = ("batch.md", "memory.md", "performance.md", "proof.md", "quality.md")
 COMMAND = re.compile(r"\bmake (?:bench|trace|prove|soak|scale|growth|fuzz|quality)\b|python benchmarks/")
 COMMIT = re.compile(r"`[0-9a-f]{7,}\+?`")
 

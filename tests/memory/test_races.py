@@ -1,4 +1,4 @@
-"""Many threads and processes write at once: nothing is lost, nothing is there twice, nobody waits for ever."""
+"""Many threads and processes write at once: nothing is lost, nothing is there twice, every wait ends."""
 
 from __future__ import annotations
 

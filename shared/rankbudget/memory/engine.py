@@ -89,7 +89,7 @@ def file_of(url: URL) -> Path | None:
 
 
 def milliseconds(wait: float) -> int:
-    """Returns a time to wait as databases take it, to which 0 is for ever or never."""
+    """Returns a time to wait as databases take it, where 0 means no timeout or no wait."""
     return round(min(max(1, wait * 1000), _MOST_MILLISECONDS))
 
 
