@@ -170,13 +170,17 @@ class Memory:
         scope, sources = Scope(**given["scope"]), tuple(given.get("sources", ()))
         return cls(**{**given, **dates, "scope": scope, "sources": sources})
 
-    def segment(self) -> Segment:
-        """Returns it as a segment of a prompt; its source is the first of `sources`, else its key."""
+    def segment(self, *, score: float | None = None) -> Segment:
+        """Returns it as a segment of a prompt; its source is the first of `sources`, else its key.
+
+        Args:
+            score: its nearness to the question, any range; None takes its own.
+        """
         source = (*self.sources, self.key or self.source_type)[0]
         return Segment(
             id=self.id or digest_of(self.text),
             text=self.text,
-            score=self.score,
+            score=self.score if score is None else score,
             kind=self.kind,
             priority=self.priority,
             scope=self.scope,

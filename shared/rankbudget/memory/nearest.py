@@ -52,7 +52,7 @@ def near_by_words(
         if len(nearest) < limit:
             nearest += _newest(connection, seen, limit)
         found |= {row.seq: row for row in nearest[:limit]}
-    found |= {row.seq: row for row in _always(connection, levels, holds)}
+    found |= {row.seq: row for row in _always(connection, _any_of(levels) & holds)}
     return [memory_of(row) for row in found.values()]
 
 
@@ -64,7 +64,8 @@ def near_by_meaning(
     Also returns the numbers of rows that were found by meaning and that the database does not show.
     """
     holds = holds_at(now)
-    rows: dict[int, Any] = {row.seq: row for row in _always(connection, levels, holds)}
+    seen = _any_of(levels) & holds
+    rows: dict[int, Any] = {row.seq: row for row in _always(connection, seen)}
     hits: dict[int, float] = {}
     own: set[int] = set()
     for level in levels:
@@ -75,21 +76,20 @@ def near_by_meaning(
             rows |= {row.seq: row for row in _newest(connection, belongs_to(level) & holds, limit)}
     found = own.union(nlargest(limit, hits, key=hits.__getitem__))
     terms = content_terms(query)
-    rare, numbered = rows_with_rare_terms(connection, terms, _any_of(levels) & holds, limit)
+    rare, numbered = rows_with_rare_terms(connection, terms, seen, limit)
     missing = sorted(found.union(rare).difference(rows))
     for start in range(0, len(missing), AT_ONCE):
-        seen = _any_of(levels) & holds & memories().c.seq.in_(missing[start : start + AT_ONCE])
-        rows |= {row.seq: row for row in connection.execute(memories().select().where(seen))}
+        some = memories().c.seq.in_(missing[start : start + AT_ONCE])
+        rows |= {row.seq: row for row in connection.execute(memories().select().where(some, seen)).all()}
     hits |= asked.scores(connection, [seq for seq in rows if seq not in hits])
     if hits:
         hits |= dict.fromkeys(numbered, max(hits.values()) + _NEARER)  # vectors are blind to numbers
     return [memory_of(rows[seq], hits.get(seq)) for seq in sorted(rows)], sorted(found - rows.keys())
 
 
-def _always(connection: Connection, levels: Sequence[Scope], holds: ColumnElement[bool]) -> Sequence[Any]:
+def _always(connection: Connection, seen: ColumnElement[bool]) -> Sequence[Any]:
     from sqlalchemy import text
 
-    seen = _any_of(levels) & holds
     return connection.execute(memories().select().where(seen, text(ALWAYS))).all()
 
 

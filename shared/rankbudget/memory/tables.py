@@ -20,6 +20,7 @@ ALWAYS = "(rankbudget_memories.kind IN ('core', 'preference') OR rankbudget_memo
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OWNED = ("owner", "project", "name")
 _TEXTS = (*_OWNED, "digest", "text", "kind", "sources", "source_type", "metadata")
+_AS_THEY_ARE = ("id", "text", "kind", "priority", "confidence", "source_type", "replaced_by", "version")
 
 
 @once
@@ -117,30 +118,31 @@ def row_of(memory: Memory) -> dict[str, Any]:
 
 
 def memory_of(row: Any, score: float | None = None) -> Memory:
-    """Returns a row as a memory."""
+    """Returns a whole row as a memory."""
     try:
-        return _memory_of(row, score)
+        return _memory_of(
+            dict(zip(_columns(), row, strict=True)), score
+        )  # a row's attributes take ten times as long
     except (TypeError, ValueError) as error:  # as of a damaged page
         msg = f"the row of memory {row.id!r} must be readable (got {error}). Delete it, or restore a backup."
         raise StoreError(msg) from error
 
 
-def _memory_of(row: Any, score: float | None) -> Memory:
+@once
+def _columns() -> list[str]:
+    return [column.name for column in memories().c]
+
+
+def _memory_of(row: dict[str, Any], score: float | None) -> Memory:
+    sources, metadata = row["sources"], row["metadata"]
     return Memory(
-        text=row.text,
-        scope=_scope(row.owner, row.project),
-        id=row.id,
-        key=_name(row.name),
-        kind=row.kind,
-        priority=row.priority,
-        confidence=row.confidence,
-        sources=() if row.sources == "[]" else tuple(json.loads(row.sources)),
-        source_type=row.source_type,
-        static=bool(row.static),
-        **{name: _moment(getattr(row, name)) for name in DATES},
-        replaced_by=row.replaced_by,
-        version=row.version,
-        metadata={} if row.metadata == "{}" else json.loads(row.metadata),
+        **{name: row[name] for name in _AS_THEY_ARE},
+        scope=_scope(row["owner"], row["project"]),
+        key=_name(row["name"]),
+        sources=() if sources == "[]" else tuple(json.loads(sources)),
+        static=bool(row["static"]),
+        **{name: _moment(row[name]) for name in DATES},
+        metadata={} if metadata == "{}" else json.loads(metadata),
         score=score,
     )
 

@@ -18,7 +18,7 @@ _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
 _NAMED = 10
 """Memories that a number is in at most to say which are meant."""
-_RARE = 1_000
+_RARE = 500
 """Memories that the rarest terms of a question may be in, all together, beside a search by meaning."""
 _LONGEST = 64
 """Characters of a term that count; an encoded picture is one term, and PostgreSQL takes 2 kB."""
@@ -71,18 +71,18 @@ def rows_with_rare_terms(
     """Returns the numbers of rows with one of the rarest terms, the best first, and of those with a number.
 
     What most memories have in common, a search by meaning finds. So the rarest terms count that together are
-    in at most a thousand memories. Vectors are blind to numbers: one that few of many memories have says
+    in at most five hundred memories. Vectors are blind to numbers: one that few of many memories have says
     which of them are meant.
     """
     rare: list[str] = []
     numbers: list[str] = []
-    rows, few = 0, _few(connection)
+    rows = 0
     for count, term in sorted(_holders(connection, _looked_for(terms))):
         rows += count
         if rows > _RARE:
             break
         rare.append(term)
-        if count <= few and any(map(str.isdigit, term)):
+        if any(map(str.isdigit, term)) and count <= _few(connection):
             numbers.append(term)
     found = []
     for some in (rare, numbers):
