@@ -135,16 +135,16 @@ def _columns() -> list[str]:
 
 def _memory_of(row: dict[str, Any], score: float | None) -> Memory:
     sources, metadata = row["sources"], row["metadata"]
-    return Memory(
+    fields = {
         **{name: row[name] for name in _AS_THEY_ARE},
-        scope=_scope(row["owner"], row["project"]),
-        key=_name(row["name"]),
-        sources=() if sources == "[]" else tuple(json.loads(sources)),
-        static=bool(row["static"]),
         **{name: _moment(row[name]) for name in DATES},
-        metadata={} if metadata == "{}" else json.loads(metadata),
-        score=score,
-    )
+        "scope": _scope(row["owner"], row["project"]),
+        "key": _name(row["name"]),
+        "sources": () if sources == "[]" else tuple(json.loads(sources)),
+        "static": bool(row["static"]),
+        "metadata": {} if metadata == "{}" else json.loads(metadata),
+    }
+    return Memory(**fields, score=score)
 
 
 def seconds(moment: datetime) -> float:
