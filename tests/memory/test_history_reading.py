@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,24 @@ def test_only_what_fits_is_read_and_nothing_is_counted_again(histories: HistoryS
     assert said_unread == len(messages) - (len(report.decisions) - 1)
     assert any(f"{said_unread:,} older messages" in warning for warning in report.warnings)
     assert report.more_tokens(unread.segment_id) is None
+
+
+def test_a_read_costs_the_database_no_more_in_a_longer_conversation(sqlite_file: Path) -> None:
+    """SQLite takes as many steps for the newest messages of 10,000 as for those of 500."""
+    steps = []
+    store = HistoryStore(str(sqlite_file), counters={"words": (counter := WordCounter())})
+    for turns in (250, 5000):
+        thread = store.thread(f"t{turns}", scope=ANN)
+        thread.append(chat(turns))
+        thread.fit(max_tokens=200, counter=counter)
+        with store.database.read() as connection:
+            driver: Any = connection.connection.dbapi_connection
+        steps.append(0)
+        driver.set_progress_handler(lambda: steps.append(steps.pop() + 1), 1)
+        thread.fit(max_tokens=200, counter=counter)
+        driver.set_progress_handler(None, 1)
+    assert steps[0] > 100
+    assert steps[1] <= 1.1 * steps[0]
 
 
 def test_counts_are_stored_at_the_first_read(histories: HistoryStore) -> None:
