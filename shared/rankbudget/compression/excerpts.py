@@ -29,17 +29,20 @@ _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
 """A word, number, date, address or path: half of one would be read as another."""
 
 
-def excerpt_of(text: str, asked: Words) -> Excerpt | None:
-    """Returns what makes excerpts of a list, or of a text that says what was asked or tells of errors."""
-    return _EXCERPTS.get((text, asked), lambda _: (_excerpt_of(text, asked),))[0]
+def excerpt_of(text: str, asked: Words, asking: str = "") -> Excerpt | None:
+    """Returns what makes excerpts of a list, or of a text that says what was asked or tells of errors.
+
+    Lines of `asking` ask for something: those that are in the text, as above a pasted log, stay first.
+    """
+    return _EXCERPTS.get((text, asked, asking), lambda _: (_excerpt_of(text, asked, asking),))[0]
 
 
-_EXCERPTS: BoundedCache[tuple[str, Words], tuple[Excerpt | None]] = BoundedCache(
+_EXCERPTS: BoundedCache[tuple[str, Words, str], tuple[Excerpt | None]] = BoundedCache(
     max_size=1_000_000, size=lambda key: 3 * len(key[0]) + 64
 )
 
 
-def _excerpt_of(text: str, asked: Words) -> Excerpt | None:
+def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     lines = [line for line in text.splitlines() if line.strip()]
     of_lines = len(lines) >= _FEWEST_LINES
     pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
@@ -50,12 +53,24 @@ def _excerpt_of(text: str, asked: Words) -> Excerpt | None:
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if len(pieces) < _FEWEST:
         return None
-    near, others = ranked_by_words(pieces, asked)
+    asks = _places_of(asking, pieces)
+    told = ["" if i in asks else piece for i, piece in enumerate(pieces)]  # what asks does not answer
+    near, others = ranked_by_words(told, asked)
     if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
-    order = by_importance(pieces, asked, ends_first=2, record=records_of(pieces))
+    order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces))]
     kind = "lines" if of_lines and len(pieces) == count else "parts"
-    return partial(_pick, pieces, order, dict.fromkeys(near, asked), kind=kind)
+    return partial(_pick, pieces, list(dict.fromkeys(order)), dict.fromkeys([*asks, *near], asked), kind=kind)
+
+
+def _places_of(asking: str, pieces: Sequence[str]) -> list[int]:
+    """Returns where the lines of `asking` are among the pieces, each once."""
+    lines = {line.strip() for line in asking.splitlines()} - {""}
+    found: dict[str, int] = {}
+    for i, piece in enumerate(pieces if lines else ()):
+        if (line := piece.strip()) in lines:
+            found.setdefault(line, i)
+    return list(found.values())
 
 
 def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], target: int, *, kind: str) -> str:

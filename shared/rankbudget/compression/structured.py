@@ -75,7 +75,7 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     values = list(takewhile(lambda value: value is not None, map(parse, lines)))
     if values and len(values) == len(lines):
         return _longest(lambda target: shrink_lines(values, target, asked), size, max_tokens, counter, "{}")
-    make = excerpt_of(text, asked)
+    make = excerpt_of(text, asked, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
     return kept or cut_from(text, start, max_tokens, counter, "...", "both")
 

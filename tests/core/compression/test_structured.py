@@ -335,6 +335,32 @@ def test_the_question_of_a_paste_is_found_before_what_is_polite(behind: str) -> 
     assert "Order A-177 has color c177." in found.messages[0]["content"]
 
 
+@draws()
+@given(
+    size=st.integers(20, 300),
+    place=st.integers(2, 297),
+    row=st.sampled_from(["2026-01-02 10:{:02d} INFO order {} {}", "{:02d}: order {} was {}", "{:02d};{};{}"]),
+    asks=st.sampled_from(["Which bank refused order {}?\n{}", "{1}\n\nWhich bank refused order {0}?"]),
+    polite=st.sampled_from(["", "\nAnswer in one word.", "\nThanks,\nAnn"]),
+    spare=st.integers(0, 60),
+)
+def test_a_pasted_question_keeps_the_named_line_before_its_other_ends(
+    size: int, place: int, row: str, asks: str, polite: str, spare: int
+) -> None:
+    """Where question, named line, first and last line and two markers fit, the line that the question names stays."""
+    rows = [row.format(i % 60, f"AB{1000 + i}", f"done in {i * 7 % 97} ms") for i in range(size)]
+    place = 2 + place % (size - 4)
+    rows[place] = row.format(place % 60, "ZX7890", "refused by bank 17")
+    gap = "[... 100 lines ...]"
+    short = [rows[0], gap, rows[place], gap, rows[-1]]
+    least = EXACT.count(asks.format("ZX7890", "\n".join(short)) + polite)
+    said = {"role": "user", "content": asks.format("ZX7890", "\n".join(rows)) + polite}
+    found = fit_messages([said], max_tokens=least + 20 + spare, shorten_question=True, counter=EXACT)
+    text = found.messages[0]["content"]
+    assert rows[place] in text
+    assert "Which bank refused order ZX7890?" in text
+
+
 def test_speech_without_full_stops_keeps_what_was_asked() -> None:
     """A long text without full stops, in a document or a result, is more than its start."""
     words = " ".join(f"and then we talked about topic{i} for a while" for i in range(300))
