@@ -29,6 +29,8 @@ TITLED = 3.0
 """What a title that the question names adds to a document's nearness."""
 NEARNESS, LEADS_ON, WORDS, DOCUMENT = 0.16, 2.39, -0.28, 0.38
 """Of sentences: nearness; titles named in a strong document; length; the rating of the document."""
+FEWEST_WORDS = 6
+"""A shorter sentence counts as of this length: a list of single words says less than a sentence does."""
 ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
 RARE = 100
@@ -82,7 +84,7 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     lengths = TermIndex.of(scored_texts(sentences)).lengths
     flat = [NEARNESS * near[j] + LEADS_ON * leads_on[j] for j in range(len(owners))]
     for j, owner in enumerate(owners):
-        flat[j] += WORDS * math.log(max(1, lengths[j])) + DOCUMENT * documents[owner]
+        flat[j] += WORDS * math.log(max(FEWEST_WORDS, lengths[j])) + DOCUMENT * documents[owner]
     ratings: list[list[float]] = [[] for _ in segments]
     matches = _direct_matches(query, segments, sentences, owners)
     for owner, rating in zip(owners, _with_first(flat, matches), strict=True):

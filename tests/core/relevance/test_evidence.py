@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import hashlib
 
-from rankbudget import Segment
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import Segment, fit_documents
 from rankbudget.relevance.evidence import rate_documents, rate_sentences
 from rankbudget.relevance.lexical import Bm25Scorer
+from tests.drawing import draws
 from tests.growth import growth
 
 PAGES = [
@@ -56,3 +61,30 @@ def test_the_second_page_is_kept_by_its_sentence() -> None:
     documents = rate_documents(QUESTION, PAGES, Bm25Scorer())
     assert documents[0] > documents[2] < documents[1]
     assert ratings[1][1] > max(ratings[1][0], ratings[0][1], *ratings[2])
+
+
+LISTS = {
+    "hashes": lambda i: hashlib.sha256(bytes([i])).hexdigest(),
+    "names": lambda i: ("Anna", "Berta", "Clara", "Dieter", "Emil", "Franz")[i % 6],
+    "numbers": lambda i: f"SKU{i * 7919 % 100_000:05d}",
+    "fruit": lambda i: ("apples", "pears", "plums", "red cherries", "lemons")[i % 5],
+    "answers": lambda i: ("Yes.", "No.", "Done!", "OK?")[i % 4],
+}
+
+
+@draws()
+@given(
+    form=st.sampled_from(sorted(LISTS)),
+    size=st.integers(8, 60),
+    lines=st.integers(1, 3),
+    room=st.integers(100, 300),
+)
+def test_a_list_of_words_keeps_no_sentence_out(form: str, size: int, lines: int, room: int) -> None:
+    """The one text that says what is asked stays beside a list that has no word of the question, and a pasted log."""
+    answer = "The alarm pin is 7714."
+    log = "\n".join(f"[20:3{i}] user{i}: did anyone look at build 71{i}? it failed again" for i in range(4))
+    pasted = [f"[{i}:33] user{i}: did anyone look at build {6213 + i}? it failed again" for i in range(lines)]
+    question = "What is my alarm pin? " + "\n".join(pasted)
+    texts = [answer, log, "\n".join(map(LISTS[form], range(size)))]
+    kept = [segment.text for segment in fit_documents(texts, max_tokens=room, query=question).segments]
+    assert answer in kept
