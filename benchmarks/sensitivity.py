@@ -1,7 +1,7 @@
-"""`python benchmarks/sensitivity.py`: what two typos, a polite frame and shuffled documents cost.
+"""`python benchmarks/sensitivity.py`: what two typos, a polite frame, a pasted log and shuffled documents cost.
 
 Samples of six question sets are asked through the functions that `quality.py` judges. Chats are not shuffled:
-their order is what they say.
+their order is what they say; and nothing is pasted beside what someone says to be classified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETS = {
     "chroma_docs": "wide",
     "molweni": "wide",
 }
-CHATS = ("locomo", "molweni")
+CHATS, LABELLED = ("locomo", "molweni"), ("clinc150",)
 POLITE = (
     "Hello! Could you please tell me: {} Thank you very much in advance!",
     "Hi there, I was wondering whether you could help me with this. {} Thanks a lot!",
@@ -56,6 +56,17 @@ def polite(query: str, source: random.Random) -> str:
     return source.choice(POLITE).format(query)
 
 
+def pasted(query: str, source: random.Random) -> str:
+    """Returns a question below a log of another matter."""
+    number = source.randrange
+    lines = [
+        f"2026-03-1{number(10)} 10:{10 + number(50)} {source.choice(('INFO', 'WARN', 'ERROR'))} worker-{number(9)}: "
+        f"job {1000 + number(9000)} {source.choice(('done', 'failed', 'queued'))} in {number(900)} ms"
+        for _ in range(12)
+    ]
+    return "\n".join([*lines, "", query])
+
+
 def _evidence(
     judge: ModuleType,
     name: str,
@@ -84,10 +95,10 @@ def main() -> int:
     data = judged_data()
     if data is None:
         return 0
-    print("| set | as asked | two typos | polite | shuffled |\n|---|---|---|---|---|")
+    print("| set | as asked | two typos | polite | pasted | shuffled |\n|---|---|---|---|---|---|")
     rows = [_row(*data, name, split, given.questions) for name, split in SETS.items()]
-    means = [sum(column) / len(column) for column in zip(*[row[1:3] for row in rows], strict=True)]
-    print(f"| **mean** | | {means[0]:+.1f} | {means[1]:+.1f} | |")
+    means = [sum(column) / len(column) for column in zip(*[row[1:4] for row in rows], strict=True)]
+    print(f"| **mean** | | {means[0]:+.1f} | {means[1]:+.1f} | {means[2]:+.1f} | |")
     return 0
 
 
@@ -95,7 +106,8 @@ def _row(judge: ModuleType, folder: Path, name: str, split: str, questions: int)
     asked: list[Any] = judge.load(split, name, None, False, str(folder))
     asked = asked[:: max(1, len(asked) // questions)]
     base = _evidence(judge, name, asked)
-    changed = [_evidence(judge, name, asked, change) - base for change in (misspelt, polite)]
+    changes = (misspelt, polite) if name in LABELLED else (misspelt, polite, pasted)
+    changed = [*[_evidence(judge, name, asked, change) - base for change in changes], 0.0][:3]
     shuffled = 0.0 if name in CHATS else _evidence(judge, name, asked, shuffle=True) - base
     points = [100 * value for value in (*changed, shuffled)]
     print(f"| {name} | {base:.3f} | {' | '.join([f'{value:+.1f}' for value in points])} |", flush=True)

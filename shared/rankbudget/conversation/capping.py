@@ -16,11 +16,6 @@ VERY_LEAST = 16
 _ROUNDS = 4
 _ESCAPED = 1.02
 """A text that costs so many times its tokens is counted inside JSON."""
-_LAST, _ASKS = 6, ("?", "？", "؟")
-"""Sentences at the end of a text among which its question may be, and the marks of one."""
-_MARKS = (*_ASKS, *".!:…。！")
-_LONGEST_ASKED = 300
-"""Characters of a sentence that may ask for something; a longer one is pasted."""
 
 
 def cuttable(timeline: Timeline, units: Sequence[Unit], *, last: bool) -> list[list[int]]:
@@ -118,21 +113,10 @@ def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
         asked.add(timeline.asked)
     found = [timeline.text(i) for i in sorted(asked.difference((-1, position)))]
     if is_question:
-        found += _own_questions(text)
+        from ..relevance.asking import own_questions  # loaded only where a long question is shortened
+
+        found += own_questions(text)
     return "\n".join(found) if found or timeline.role(position) == "tool" else None
-
-
-def _own_questions(text: str) -> list[str]:
-    """Returns the sentences of a long message that may ask about the rest of it, which is pasted."""
-    from ..relevance.sentences import split_sentences  # loaded only where a long question is shortened
-
-    sentences = split_sentences(text)
-    closed = [one.endswith("\n") or one.rstrip().endswith(_MARKS) for one in sentences]
-    last = len(sentences) - 1
-    asking = [i for i in range(max(0, last - _LAST), last) if sentences[i].rstrip().endswith(_ASKS)]
-    places = [0] if closed[0] else []
-    places += [*asking[-1:], last] if last and closed[last - 1] else asking[-1:]
-    return [sentences[i] for i in places if len(sentences[i]) <= _LONGEST_ASKED]
 
 
 def fair_level(sizes: list[int], allowed: int) -> int:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
+from ..relevance.asking import queries_of, rated_for
 from ..relevance.corpus import scored_texts
 from ..relevance.evidence import rate_documents, rate_sentences, word_shares
 from ..relevance.fusion import default_scorer, normalised
@@ -249,19 +251,22 @@ class _Rater:
     @cached_property
     def documents(self) -> list[float]:
         """How likely each segment holds evidence."""
-        if self.given:
-            near = self._with_own(normalised(self.given))
-        elif self.turns:
-            near = TurnScorer(self.scorer).score(self.query, self.segments)
-        else:
-            near = rate_documents(self.query, self.segments, self.scorer)
+        near = self._with_own(normalised(self.given)) if self.given else rated_for(self.query, self._rate)
         return [rating + shift for rating, shift in zip(near, self._shifts(near), strict=True)]
+
+    def _rate(self, query: str) -> list[float]:
+        if self.turns:
+            return TurnScorer(self.scorer).score(query, self.segments)
+        return rate_documents(query, self.segments, self.scorer)
+
+    def _rate_sentences(self, query: str) -> list[float]:
+        return list(chain.from_iterable(rate_sentences(query, self.segments, self.scorer)))
 
     def _with_own(self, given: list[float]) -> list[float]:
         """Returns the host's scores with the question's words as a second signal; those of memories alone."""
         if self.ranking is not None:
             return given
-        shares = word_shares(self.query, scored_texts(self.segments))
+        shares = word_shares(queries_of(self.query)[0], scored_texts(self.segments))
         return [score + NAMED * share**2 for score, share in zip(given, shares, strict=True)]
 
     @cached_property
@@ -271,17 +276,18 @@ class _Rater:
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
         if not self.given and not self.turns:
-            rows = rate_sentences(self.query, self.segments, self.scorer)
+            rated = iter(rated_for(self.query, self._rate_sentences))
+            rows = [[next(rated) for _ in pieces] for pieces in texts]
             shifts = self._shifts([max(row) for row in rows])
             found = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
         else:
             flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
-            near = iter(normalised(self.scorer.score(self.query, flat)))
+            near = iter(rated_for(self.query, lambda query: normalised(self.scorer.score(query, flat))))
             found = []
             for rating, pieces in zip(self.documents, texts, strict=True):
                 own = [next(near) for _ in pieces]
                 found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return with_records(self.query, texts, found)
+        return with_records(queries_of(self.query)[0], texts, found)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -12,6 +12,7 @@ from ..counting import counter_for
 from ..fitting.evidence import Memories
 from ..messages.tags import wrapper_of
 from ..prompt.fit_documents import fit_one_block, kept_segment
+from ..relevance.asking import rated_for
 from ..relevance.corpus import TermIndex
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.lexical import Bm25Scorer
@@ -44,7 +45,8 @@ def nearness(query: str, found: Sequence[Memory]) -> list[float] | None:
     given = [memory.score for memory in found if memory.score is not None]
     if not given or len(given) < len(found):
         return None
-    words = normalised(TermIndex.of(tuple([memory.text for memory in found])).bm25(query))
+    index = TermIndex.of(tuple([memory.text for memory in found]))
+    words = rated_for(query, lambda asked: normalised(index.bm25(asked)))
     return [near + named for near, named in zip(normalised(given), words, strict=True)]
 
 
@@ -54,7 +56,9 @@ class _Given:
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each segment."""
         given = [segment.score for segment in segments if segment.score is not None]
-        return given if len(given) == len(segments) else default_scorer().score(query, segments)
+        if len(given) == len(segments):
+            return given
+        return rated_for(query, lambda asked: default_scorer().score(asked, segments))
 
 
 def fit_memories(

@@ -20,6 +20,7 @@ from ..errors import (
     named_options,
     shown,
 )
+from ..relevance.asking import queries_of
 from ..relevance.embedding import Embedder, EmbedFunction
 from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
@@ -238,7 +239,7 @@ class MemoryStore:
         if problems:
             raise BudgetConfigError.of(problems)
         now = self._now()
-        found = self.backend.near(query, scope, max(min(limit, _MOST), OVER_RETRIEVE), now)
+        found = self._near(query, scope, max(min(limit, _MOST), OVER_RETRIEVE), now)
         return ranked(query, found, self.weights, now)[:limit]
 
     @named_options
@@ -339,14 +340,21 @@ class MemoryStore:
         if problems:
             raise BudgetConfigError.of(problems)
         limit, now = OVER_RETRIEVE, self._now()
-        found = self.backend.near(query, scope, limit, now)
+        found = self._near(query, scope, limit, now)
         while limit < _WIDEST and len(found) >= limit and sum([len(m.text) for m in found]) < LETTERS * room:
             limit *= 4
-            found = self.backend.near(query, scope, limit, now)
+            found = self._near(query, scope, limit, now)
         known = [m for m in found if m.confidence is None or m.confidence >= self.least_confidence]
         low = len(found) - len(known)
         words = f"low confidence: {low} memories are below {self.least_confidence:g} and were left out"
         return known, [words] if low else []
+
+    def _near(self, query: str, scope: Scope, limit: int, now: datetime) -> list[Memory]:
+        """Returns the candidates for a question, and where something is pasted for all of the text as well."""
+        asked = [self.backend.near(one, scope, limit, now) for one in queries_of(query)]
+        return (
+            asked[0] if len(asked) == 1 else list({m.id: m for found in asked[::-1] for m in found}.values())
+        )
 
 
 def _backend(database: Database, embed: Any, index: VectorIndex | None) -> SqlBackend:

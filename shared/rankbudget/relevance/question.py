@@ -9,7 +9,7 @@ from .embedding import common_words
 from .stopwords import STOP_WORDS
 from .words import fold, raw_words, stem
 
-_COURTESY = STOP_WORDS | frozenset(
+COURTESY = STOP_WORDS | frozenset(
     """advance also anyone anybody appreciate ask asking bother curious dear excuse explain give glad good
     grateful hello help hey hi hoping kind kindly know let like lot love many maybe much need no please
     question quick really show some somebody sorry tell thank thanks there trouble try trying understand very
@@ -32,7 +32,7 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
     if len(query) > LONG:
         return query
     clauses = _CLAUSE.findall(_THANKS.sub("", query))
-    said = "".join([clause for clause in clauses if not _COURTESY.issuperset(raw_words(clause))])
+    said = "".join([clause for clause in clauses if not COURTESY.issuperset(raw_words(clause))])
     index = TermIndex.of(texts)
     return _WORD.sub(lambda match: _known(match.group(), index), said.strip() or query)
 

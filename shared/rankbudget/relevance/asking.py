@@ -1,0 +1,64 @@
+"""Which sentences of a long message ask something about the rest of it, which is pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .question import COURTESY
+from .sentences import split_sentences
+from .words import content_terms
+
+_FIRST, _LAST = 3, 6
+"""Sentences at the start and at the end of a text among which its question may be."""
+_ASKS = ("?", "？", "؟")
+_MARKS = (*_ASKS, *".!:…。！")
+_LONGEST = 300
+"""Characters of a sentence that may ask for something; a longer one is pasted."""
+_PASTE, _PASTED = 120, 3
+"""A text that has something pasted into it has more characters, and is so many times as long as its question."""
+_FEWEST = 2
+"""Words that a question has at least to say something by itself."""
+
+
+def own_questions(text: str) -> list[str]:
+    """Returns the sentences that may ask: the first and the last, and the last one with a question mark.
+
+    A line without a full stop is no question, however it starts and ends.
+    """
+    sentences = split_sentences(text)
+    closed = [one.endswith("\n") or one.rstrip().endswith(_MARKS) for one in sentences]
+    last = len(sentences) - 1
+    asking = [i for i in range(max(0, last - _LAST), last) if _asks(sentences[i])]
+    places = [0] if closed[0] else []
+    places += [*asking[-1:], last] if last and closed[last - 1] else asking[-1:]
+    return [sentences[i] for i in places if len(sentences[i]) <= _LONGEST]
+
+
+def queries_of(query: str) -> tuple[str, ...]:
+    """Returns what is asked: a question; where something is pasted, first the question by itself, then all.
+
+    Both count as much: a pasted text says what the question is about, and has many more words. A question
+    of one word, as "What does this mean?", says nothing without the text.
+
+    Example:
+        >>> queries_of("Which bank refused it? " + "INFO order 17 done, " * 20)[0]
+        'Which bank refused it?'
+    """
+    if len(query) <= _PASTE:
+        return (query,)
+    sentences = split_sentences(query)
+    near_ends = {*sentences[:_FIRST], *sentences[-_LAST:]}
+    asked = [one.strip() for one in dict.fromkeys(sentences) if one in near_ends and _asks(one)]
+    own = " ".join(one for one in asked if len(one) <= _LONGEST)
+    says = set(content_terms(own)).difference(COURTESY)
+    return (own, query) if len(says) >= _FEWEST and _PASTED * len(own) <= len(query) else (query,)
+
+
+def rated_for(query: str, rate: Callable[[str], list[float]]) -> list[float]:
+    """Returns the mean of the ratings for each of `queries_of`."""
+    rows = [rate(asked) for asked in queries_of(query)]
+    return rows[0] if len(rows) == 1 else [sum(ratings) / len(rows) for ratings in zip(*rows, strict=True)]
+
+
+def _asks(sentence: str) -> bool:
+    return sentence.rstrip().endswith(_ASKS)
