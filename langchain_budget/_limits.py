@@ -72,7 +72,7 @@ def limits_for(
     """Returns the limits that options mean; a session gives those that are not given otherwise."""
     check_values({"budget": budget, "model": model, "session": session, "summary_timeout": summary_timeout})
     if session is not None:
-        if budget is None and model is None:
+        if budget is None:
             budget, max_tokens = limit_of(session, max_tokens)
         counter = session.counter if counter is None else counter
         tools = session.tools if tools is None else tools

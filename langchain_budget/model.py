@@ -25,8 +25,9 @@ from rankbudget.adapters import (
     limits_of,
     refuse_empty,
     send_report,
+    within_window,
 )
-from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
 from ._codec import CODEC
 from ._counters import model_name
@@ -77,9 +78,10 @@ def budget_model(
         model: a chat model, or a completion model (counted, never fitted: a text has no parts), bound or with
             fallbacks.
         budget_or_session: the limits; a session brings its budget, counter and summarizer. None takes the
-            model's window.
+            model's window, which also counts where it is smaller than the budget's.
         max_tokens: most tokens of a request, from 1; beside a budget the smaller wins.
-        context_window: the window in tokens, from 1, where the model does not state it.
+        context_window: the window in tokens, from 1, where the model does not state it; it comes before
+            what is known of the model's name.
         counter: counts instead of the model's tokenizer.
         on_report: is called with the report of every request to a chat model; what it raises is logged.
 
@@ -374,13 +376,11 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _within_own_window(model: Any, budget: Any) -> Any:
     """Returns the budget for a model beside the one it was made for; a smaller window of its own counts."""
-    try:
-        own = limits_of(model=facts_of(model)).budget
-    except BudgetError:  # unknown: the given limits are all there is
+    facts = facts_of(model)
+    own = facts.own_window(budget)
+    if own is None:  # the given limits are all there is
         return budget
     if budget is None:
-        return own
-    window = min(own.context_window, budget.context_window)
-    return (
-        budget if window == budget.context_window else budget.replace(context_window=window, model=own.model)
-    )
+        return limits_of(model=facts).budget
+    made = within_window(budget, own, facts.shown_as)
+    return budget if made is budget else made.replace(model=facts.name)

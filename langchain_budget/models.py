@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -13,8 +12,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence,
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from rankbudget import TokenBudget
-from rankbudget.adapters import ModelFacts, Summarizer, limits_of, window_asked_of
+from rankbudget.adapters import ModelFacts, Summarizer, assumed_window_of, limits_of, window_asked_of
 from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
@@ -48,11 +46,12 @@ def facts_of(model: Any) -> ModelFacts:
     if isinstance(model, str):
         return ModelFacts(name=model)
     own, arguments = unwrapped(model)
-    profile, name = _profile(own), model_name(own)
+    profile, name, asked = _profile(own), model_name(own), window_asked_of(own, arguments)
     answer, chosen = _answer(model)
     return ModelFacts(
         name=name,
-        window=window_asked_of(own, arguments) or profile.get("max_input_tokens"),
+        window=asked or profile.get("max_input_tokens"),
+        assumed=assumed_window_of(own) if asked is None else None,
         max_output=profile.get("max_output_tokens"),
         answer=answer,
         answer_chosen=chosen,
@@ -154,12 +153,9 @@ def _fallback_windows(model: Any) -> Iterator[int]:
     """Returns the windows of a model's fallbacks, where they are known."""
     for layer in _layers(model):
         for other in layer.fallbacks if isinstance(layer, RunnableWithFallbacks) else ():
-            facts = facts_of(other)
-            known = [facts.window, facts.smallest_fallback]
-            if facts.window is None and facts.name is not None:
-                with suppress(BudgetError):
-                    known.append(TokenBudget.for_model(facts.name).context_window)
-            yield from (window for window in known if window is not None)
+            window = facts_of(other).own_window()
+            if window is not None:
+                yield window
 
 
 def _answer(model: Any) -> tuple[int | None, bool]:

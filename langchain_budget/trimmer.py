@@ -28,10 +28,11 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
     documents and messages under other keys. The event `context_budget` carries the report.
 
     Args:
-        budget: the limits; a dict of its fields will do.
+        budget: the limits; a dict of its fields will do. A smaller window of the model counts.
         model: a chat model or a model's name; gives window, answer and tokenizer.
         max_tokens: most tokens of the prompt, from 1; beside a budget the smaller wins.
-        context_window: the window in tokens, where the model does not give it.
+        context_window: the window in tokens, where the model does not state it; it comes before what is
+            known of the model's name.
         counter: counts instead of the model's tokenizer: a name, a TokenCounter, a model, or a callable.
         prompt: what renders the prompt later in the chain: a prompt template, or a chain that ends in one.
         tools: what is bound to the model later in the chain; None takes what `model` itself has bound.

@@ -21,6 +21,8 @@ from rankbudget.adapters import (
     plain_budget,
     plan_steps,
     refuse_empty,
+    window_notes,
+    within_window,
 )
 from rankbudget.errors import BudgetExceededError, MessageError
 
@@ -103,6 +105,10 @@ class Door:
             return Door(self.llm, inner).counter
         return counter_of(None, own, llm=self.llm)
 
+    @property
+    def _name(self) -> str:
+        return type(self.llm).__name__
+
     def limit(self, arguments: Mapping[str, Any]) -> int:
         """Returns the most tokens of a request, what its counter may be too low by left free.
 
@@ -123,8 +129,7 @@ class Door:
         if budget is None and given.max_tokens is None:
             budget = budget_for(self.llm)
         elif window is not None:
-            budget = budget or budget_for(self.llm, context_window=window)
-            budget = budget.replace(context_window=min(window, budget.context_window))
+            budget = within_window(budget or budget_for(self.llm, context_window=window), window, self._name)
         if budget is not None:
             beside = None if window is None else max(1, window - (answer_of(self.llm) or 0))
             longer = max(0, answer - budget.reserve_tokens())
@@ -200,9 +205,11 @@ class Door:
     def _request(self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]) -> PromptRequest:
         flat = FlatConversation.read(messages)
         history = messages if flat is None else flat.messages
-        budget = self.limits.budget or TokenBudget()
+        budget, own = self.limits.budget or TokenBudget(), known_window(self.llm)
+        given = budget.context_window if self.limits.budget is not None else 0
         return PromptRequest(
             budget=budget,
+            notes=window_notes(given, own or given, self._name),
             counter=self.counter,
             codec=StepCodec(history, flat=flat is not None),
             tools=schemas_in(self.llm, arguments) or None,

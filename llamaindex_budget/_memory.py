@@ -37,7 +37,7 @@ from ._events import BudgetEvent, dispatcher
 from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
-from ._sharing import active, adopt, budget_of, one_call_limit
+from ._sharing import active, adopt, budget_of, one_call_limit, within
 from .models import as_summarizer
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SessionMemory(BaseMemory):
         derived = None
         if data.get("token_limit") is None and limits is not None:
             derived = limits.limit() if isinstance(limits, TokenBudget) else limits
-            data["token_limit"] = derived
+            data["token_limit"] = within(limits, llm)
         if counter is None and data.get("tokenizer_fn") is None and (llm or budget):
             counter = counter_of(None, llm=llm, budget=budget)
         name = counter if isinstance(counter, str) else None

@@ -12,10 +12,10 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import plain_budget
+from rankbudget.adapters import plain_budget, within_window
 
 from ._codec import STORED, ChatCodec
-from ._counters import answer_of, window_of
+from ._counters import answer_of, known_window, window_of
 from ._options import check_values
 from .models import as_summarizer
 
@@ -71,7 +71,8 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
     if limit is not None and getattr(llm, "request_counter").band:  # noqa: B009 - the same
         own["safety"] = 0  # the limit leaves it free
-    return TokenBudget.from_dict({**own, **fields})
+    made = TokenBudget.from_dict({**own, **fields})
+    return within_window(made, known_window(llm), type(llm).__name__) if limit is None else made
 
 
 def one_call_limit(llm: BaseLLM) -> int:
@@ -82,10 +83,21 @@ def one_call_limit(llm: BaseLLM) -> int:
 
 
 def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -> TokenBudget | None:
-    """Returns a part's budget: its own, else its LLM's where it shares no session; None for a bare limit."""
+    """Returns a part's budget: its own, else its LLM's where it shares no session; None for a bare limit.
+
+    A smaller window of its LLM counts.
+    """
     if budget is None:
         return budget_for(llm) if llm is not None and session is None else None
-    return budget if isinstance(budget, TokenBudget) else TokenBudget.from_dict(budget)
+    given = budget if isinstance(budget, TokenBudget) else TokenBudget.from_dict(budget)
+    return given if llm is None else within_window(given, known_window(llm), type(llm).__name__)
+
+
+def within(limits: TokenBudget | int, llm: BaseLLM | None) -> int:
+    """Returns the most tokens of a prompt within given limits and the window of an LLM, if there is one."""
+    if isinstance(limits, TokenBudget):
+        return (budget_of(limits, llm, None) or limits).limit()
+    return limits if llm is None else min(limits, budget_for(llm).limit())
 
 
 def shared_budget(budget: Any, session: BudgetSession | None) -> TokenBudget | None:

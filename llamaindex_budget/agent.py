@@ -20,7 +20,7 @@ from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
 from ._options import by_name, check_part
-from ._sharing import budget_for
+from ._sharing import budget_for, budget_of
 from .model import budget_model
 from .models import as_summarizer
 
@@ -80,7 +80,7 @@ class BudgetFunctionAgent(FunctionAgent):
         return list(plan.history)
 
     def _session(self) -> BudgetSession:
-        budget = self.budget or budget_for(self.llm)
+        budget = budget_of(self.budget, self.llm, None) or budget_for(self.llm)
         return BudgetSession(
             budget,
             counter=counter_of(None, self.counter or budget.model or request_counter_of(self.llm)),

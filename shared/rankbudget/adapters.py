@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
-from .budget.context_windows import context_window_of, window_asked_of
+from .budget.context_windows import assumed_window_of, context_window_of, window_asked_of
 from .compression.abstractive import summarize_steps
 from .compression.truncate import truncate_text
 from .conversation.capping import fair_level
@@ -33,7 +33,7 @@ from .messages.tags import (
     wrapper_of,
 )
 from .messages.texts import content_text, replace_text, spread_text
-from .prompt.limits import Limits, ModelFacts, holds, limits_of
+from .prompt.limits import Limits, ModelFacts, holds, limits_of, window_notes, within_window
 from .prompt.request import Plan, PromptRequest, Shown
 from .prompt.signals import segment_signals
 from .prompt.stages import plain_budget, plan_steps
@@ -91,6 +91,7 @@ __all__ = [
     "Summarizer",
     "Timeline",
     "adrive",
+    "assumed_window_of",
     "awaiting",
     "block_text",
     "blocking",
@@ -129,6 +130,8 @@ __all__ = [
     "truncate_text",
     "typed_errors",
     "window_asked_of",
+    "window_notes",
+    "within_window",
     "without_answered",
     "wrapper_of",
     "write_counter",

@@ -174,6 +174,17 @@ def misspelt(name: str, known: Collection[str]) -> str:
     return ""
 
 
+_SAME = {"model": "counter"}
+"""Options under names that other functions have for them."""
+_READ_BY = {"langchain_core": "langchain_budget", "llama_index": "llamaindex_budget"}
+
+
+def adapter_hint(value: object) -> str:
+    """Returns " langchain_budget takes it." for an object of LangChain's, "" for one of no framework."""
+    package = _READ_BY.get(type(value).__module__.split(".", maxsplit=1)[0])
+    return f" {package} takes it." if package else ""
+
+
 def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> None:
     """Raises BudgetConfigError for the options that do not exist, with the nearest name that does."""
     known = list(allowed)
@@ -181,7 +192,8 @@ def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> N
     if unknown:
         listed = f"; allowed: {', '.join(known)}"
         raise BudgetConfigError.of(
-            f"{owner} has no option {name!r}{did_you_mean(name, known) or listed}" for name in unknown
+            f"{owner} has no option {name!r}{did_you_mean(_SAME.get(name, name), known) or listed}"
+            for name in unknown
         )
 
 

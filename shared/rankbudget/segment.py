@@ -16,6 +16,12 @@ from .errors import BudgetConfigError, check_count, check_number, misspelt, name
 BLOCKS = ("system", "query", "preferences", "project", "task", "memory", "history", "examples", "knowledge")
 _ALIASES = {"documents": "knowledge"}
 """What hosts call a block; a budget takes either name."""
+_MEANT = {
+    **dict.fromkeys(("messages", "chat_history", "conversation"), "history"),
+    **dict.fromkeys(("question", "input", "user_query", "query_str"), "query"),
+    **dict.fromkeys(("system_prompt", "system_message"), "system"),
+}
+"""What hosts call what is no data: as a block of an application's own it would be shown as such."""
 
 Action = Literal["kept", "trimmed", "truncated", "compressed", "summarized"]
 """What became of a segment: whole, dropped whole, cut inside its text, its own words only, new words."""
@@ -302,6 +308,12 @@ def block_named(name: Any) -> Any:
     return _ALIASES.get(name, name)
 
 
+def ranked_as(name: str) -> str:
+    """Returns the block whose rank a block has by default: an application's own counts as knowledge."""
+    own: str = block_named(name)
+    return own if own in BLOCKS else "knowledge"
+
+
 def by_block(given: Mapping[Any, Any], what: str, problems: list[str]) -> dict[Any, Any]:
     """Returns entries by the names of their blocks; adds a problem when a block has two."""
     for alias, name in _ALIASES.items():
@@ -314,8 +326,14 @@ def check_block_name(what: str, name: object, problems: list[str]) -> None:
     """Adds a problem when `name` cannot be a block's name or is a misspelt one, as "knowlege"."""
     if not isinstance(name, str) or not name:
         problems.append(f"{what} must be a block's name, as 'memory' (got {shown(name)})")
-    elif name not in BLOCKS and (meant := misspelt(name, (*BLOCKS, *_ALIASES))):
+    elif name not in BLOCKS and (meant := _meant(name.lower(), name)):
         problems.append(f"{what} must be a block's name (got {name!r}); did you mean {meant!r}?")
+
+
+def _meant(lower: str, name: str) -> str:
+    """Returns the block that a name surely means in other letters or words, or ""."""
+    known = (*BLOCKS, *_ALIASES)
+    return lower if lower != name and lower in known else _MEANT.get(lower) or misspelt(lower, known)
 
 
 def _is_list(value: Any) -> bool:

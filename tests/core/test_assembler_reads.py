@@ -96,6 +96,38 @@ def test_what_would_be_lost_or_invented_is_refused(blocks: Any, told: str) -> No
         Assembler(300).assemble(blocks, query="q")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *[
+            (name, "history")
+            for name in ("messages", "chat_history", "Chat_History", "conversation", "HISTORY")
+        ],
+        *[(name, "query") for name in ("question", "input", "user_query", "Query")],
+        *[(name, "system") for name in ("SYSTEM", "System", "sytem", "SYTEM", "system_prompt")],
+        ("KNOWLEDGE", "knowledge"),
+    ],
+)
+def test_another_name_of_a_block_is_not_read_as_data(name: str, meant: str) -> None:
+    """Instructions, questions and conversations are no reference data: the error names the block that is meant."""
+    for wrong in (
+        lambda: Assembler(300).assemble({name: "Always answer in French."}, query="q"),
+        lambda: Block.of(name, "x"),
+        lambda: TokenBudget(ratios={name: 0.4, "memory": 0.3}),
+        lambda: TokenBudget(sizes={name: 40}),
+    ):
+        with pytest.raises(BudgetConfigError, match=f"got '{name}'.*; did you mean '{meant}'"):
+            wrong()
+
+
+@pytest.mark.parametrize("name", ["talk", "knowledge", "memory", "turns"])
+def test_messages_are_no_data(name: str) -> None:
+    """A conversation under any other name would be shown as the dicts that Python prints."""
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    with pytest.raises(BudgetConfigError, match=f"block '{name}' must hold texts.*Give them as 'history'"):
+        Assembler(300).assemble({name: chat}, query="q")
+
+
 def test_an_unknown_cut_is_refused() -> None:
     """The assembler takes the cuts that fit_messages takes."""
     with pytest.raises(BudgetConfigError, match=r"cut must be .*got 'x'"):

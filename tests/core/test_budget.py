@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rankbudget.budget.arithmetic import DEFAULT_RANKS
 from rankbudget.budget.token_budget import TokenBudget
-from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError
+from rankbudget.errors import BudgetConfigError, BudgetError, BudgetExceededError, CounterUnavailableError
 
 
 def refused(**fields):
@@ -141,9 +141,24 @@ def test_the_rag_preset_swaps_history_and_knowledge():
 
 
 def test_given_ranks_come_before_presets_and_unknown_blocks_are_cut_with_the_knowledge():
-    """A user's rank wins; a block without a rank is cut first."""
+    """A user's rank wins; a block of another name has the rank that knowledge has."""
     budget = TokenBudget(preset="rag", ranks={"history": 2})
-    assert (budget.rank_of("history"), budget.rank_of("mood")) == (2, 7)
+    assert (budget.rank_of("history"), budget.rank_of("mood")) == (2, 5)
+    for made in (budget, TokenBudget(), TokenBudget(ranks={"documents": 3})):
+        assert made.rank_of("mood") == made.rank_of("knowledge")
+
+
+def test_a_budget_without_a_window_has_that_of_its_model():
+    """Window and largest answer are those of `for_model`; an unknown model's are asked for, as by a YAML file."""
+    for name in ("gpt-4o", "gpt-4", "gpt-3.5-turbo-instruct"):
+        assert (
+            TokenBudget(model=name) == TokenBudget.for_model(name) == TokenBudget.from_dict({"model": name})
+        )
+    assert TokenBudget(model="gpt-4o", context_window=900).max_output is None
+    assert TokenBudget(context_window=None).context_window == TokenBudget().context_window == 8192
+    with pytest.raises(CounterUnavailableError, match=r"got acme-ultra.*Give context_window="):
+        TokenBudget(model="acme-ultra")
+    assert TokenBudget(model="acme-ultra", context_window=900).context_window == 900
 
 
 # ---- validation ------------------------------------------------------------------------------------------------------------------
@@ -208,7 +223,6 @@ def test_all_problems_come_in_one_message():
         ({"context_window": "8192"}, "context_window is '8192'"),
         ({"context_window": 8192.0}, "context_window is 8192.0"),
         ({"context_window": True}, "context_window is True"),
-        ({"context_window": None}, "context_window is None"),
         ({"reserve": math.nan}, "reserve is nan"),
         ({"reserve": math.inf}, "reserve is inf"),
         ({"reserve": "0.3"}, "reserve is '0.3'"),

@@ -28,7 +28,17 @@ WIDE = TokenBudget(context_window=1000, reserve=100)
         ({"model": ModelFacts(window=1000, answer=400, answer_chosen=True)}, 600),
         ({"model": ModelFacts(window=1000, answer=100)}, 700),
         ({"model": ModelFacts(window=1000, smallest_fallback=500)}, 350),
-        ({"model": ModelFacts(window=1000, smallest_fallback=500), "context_window": 2000}, 1400),
+        ({"model": ModelFacts(window=1000, smallest_fallback=500), "context_window": 2000}, 350),
+        ({"model": ModelFacts(window=1000), "context_window": 2000}, 700),
+        ({"model": ModelFacts(window=2000), "context_window": 1000}, 700),
+        ({"model": ModelFacts(name="gpt-4"), "context_window": 20_000}, 20_000 - 6000),
+        ({"model": ModelFacts(assumed=500)}, 350),
+        ({"model": ModelFacts(assumed=500), "max_tokens": 900}, 350),
+        ({"model": ModelFacts(assumed=500), "context_window": 1000}, 700),
+        ({"budget": WIDE, "model": ModelFacts(assumed=500)}, 900),
+        ({"budget": WIDE, "model": ModelFacts(window=500, assumed=400)}, 400),
+        ({"budget": WIDE, "model": ModelFacts(window=2000, smallest_fallback=500)}, 400),
+        ({"budget": WIDE.replace(context_window=9000), "model": "gpt-4"}, 8092),
         ({"budget": WIDE, "model": ModelFacts(window=1000, answer=400, answer_chosen=True)}, 600),
         ({"budget": WIDE, "model": ModelFacts(window=1000, answer=400)}, 900),
         ({"budget": WIDE, "model": ModelFacts(window=9000, answer=400, answer_chosen=True)}, 900),
@@ -57,6 +67,15 @@ def test_what_cannot_limit_is_named(options: dict[str, Any], words: str) -> None
     """A wrong option is an error that names it."""
     with pytest.raises(BudgetConfigError, match=words):
         limits_of(**options)
+
+
+def test_reports_warn_of_a_window_that_nobody_gave() -> None:
+    """Without any limit 8,192 tokens are assumed, and each report says so; a given limit needs no warning."""
+    [note] = limits_of().notes
+    assert "no limit was given, so a window of 8,192 tokens is assumed" in note
+    assert not any(
+        limits_of(**given).notes for given in ({"max_tokens": 9}, {"model": "gpt-4"}, {"budget": WIDE})
+    )
 
 
 def test_an_unknown_window_is_an_error_that_says_what_to_give() -> None:

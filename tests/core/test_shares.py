@@ -122,3 +122,50 @@ def test_a_larger_window_keeps_the_document_that_answers(
         shown = answered
     if "sizes" in budget:
         assert shown
+
+
+NAMES = ("memory", "knowledge", "examples", "handbook", "rules", "a", "zoo")
+_SLACK = 4
+"""Tokens that joined texts may cost less than one by one."""
+
+
+@draws()
+@given(
+    sizes=st.dictionaries(
+        st.sampled_from(NAMES), st.tuples(st.integers(1, 60), st.integers(1, 20)), min_size=1, max_size=4
+    ),
+    said=st.lists(st.integers(1, 90), max_size=12),
+    parts=st.dictionaries(st.sampled_from((*NAMES, "history")), st.integers(1, 9), max_size=4),
+    ranks=st.dictionaries(st.sampled_from((*NAMES, "history")), st.integers(1, 9), max_size=2),
+    options=st.fixed_dictionaries(
+        {
+            "preset": st.sampled_from([None, "chat", "rag"]),
+            "surplus": st.sampled_from(["waterfall", "borrow"]),
+            "reserve": st.sampled_from([0, 50]),
+        }
+    ),
+    cut=st.sampled_from(["fill", "stable"]),
+    room=st.integers(60, 900),
+)
+def test_no_piece_is_without_room_beside_free_room(
+    sizes: dict[str, tuple[int, int]],
+    said: list[int],
+    parts: dict[str, int],
+    ranks: dict[str, int],
+    options: dict[str, Any],
+    cut: Any,
+    room: int,
+) -> None:
+    """However blocks are called and the room is shared: a text that fits into what is free is not dropped."""
+    texts = {n: [f"{n}{i} " + "w " * size for i in range(count)] for n, (size, count) in sizes.items()}
+    history = [{"role": ("user", "assistant")[n % 2], "content": "h " * size} for n, size in enumerate(said)]
+    ratios = {name: part / sum(parts.values()) for name, part in parts.items()}
+    budget = TokenBudget(context_window=room + 50, safety=0, ratios=ratios, ranks=ranks, **options)
+    made = Assembler(budget, counter=COUNTER, cut=cut).assemble({"history": history, **texts}, query="q")
+    free = made.report.limit - made.report.total_tokens
+    dropped = {d.block for d in made.report.decisions if d.reason in ("no_room", "too_large") and not d.after}
+    for block in made.report.blocks:
+        if block.name in dropped and block.name != "history":
+            frame = 0 if block.kept + block.shortened else block.frame
+            each = (block.wanted - block.frame) // len(texts[block.name])
+            assert free < each + frame + _SLACK, block

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from llama_index.core.llms import ChatMessage, MockLLM
+from llama_index.core.schema import TextNode
 
 import langchain_budget
 import llamaindex_budget
@@ -76,3 +78,28 @@ def test_what_is_no_number_of_tokens_is_refused(door: str, wrong: Any) -> None:
         return
     with pytest.raises(BudgetError, match="must be"):
         DOORS[door](wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fit_messages([HumanMessage("Hi")], max_tokens=9), "langchain_budget takes it"),
+        (lambda: fit_messages([ChatMessage("Hi")], max_tokens=9), "llamaindex_budget takes it"),
+        (lambda: BudgetSession(9).fit([HumanMessage("Hi")]), "langchain_budget takes it"),
+        (lambda: fit_documents([Document("Hi")], max_tokens=9, query="q"), "langchain_budget takes it"),
+        (lambda: fit_documents([TextNode(text="Hi")], max_tokens=9, query="q"), "llamaindex_budget takes it"),
+        (
+            lambda: Assembler(99).assemble({"knowledge": [Document("Hi")]}, query="q"),
+            "langchain_budget takes it",
+        ),
+        (
+            lambda: Assembler(99).assemble({"knowledge": ["a"]}, query=["q"]),
+            "query must be a text or one message",
+        ),
+        (lambda: fit_messages(CHAT, max_tokens=9, model="gpt-4o"), "did you mean 'counter'"),  # type: ignore[call-arg]
+    ],
+)
+def test_an_object_of_a_framework_is_sent_to_its_adapter(call: Callable[[], Any], words: str) -> None:
+    """The core names the package that takes what it cannot read, and the option that is meant."""
+    with pytest.raises(BudgetError, match=words):
+        call()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import BudgetConfigError
-from ..segment import Block, block_named
+from ..segment import Block, block_named, ranked_as
 from .token_budget import Surplus, TokenBudget
 from .validation import PARTS
 
@@ -132,7 +132,7 @@ def demand_for(
         minimum=minimum,
         pinned=pinned,
         whole=whole,
-        first=budget.preset == "rag" and own == "knowledge" and size is None,
+        first=budget.preset == "rag" and ranked_as(own) == "knowledge" and size is None,
         stable=name == "history" and budget.preset != "rag",
     )
 

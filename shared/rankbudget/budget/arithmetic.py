@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import BudgetExceededError
-from ..segment import block_named
+from ..segment import block_named, ranked_as
 from .validation import PARTS, FrozenDict
 
 DEFAULT_RANKS: Mapping[str, int] = FrozenDict(
     system=1, query=1, preferences=2, project=2, task=3, memory=4, history=5, examples=6, knowledge=7
 )
 _RAG_RANKS = FrozenDict({**DEFAULT_RANKS, "history": 7, "knowledge": 5})
-_UNKNOWN_RANK = 7
 
 
 class BudgetArithmetic:
@@ -154,7 +153,8 @@ class BudgetArithmetic:
         """
         known = _RAG_RANKS if self.preset == "rag" else DEFAULT_RANKS
         name = block_named(block)
-        return self.ranks.get(name, known.get(name, _UNKNOWN_RANK))
+        name = name if name in self.ranks else ranked_as(name)
+        return self.ranks[name] if name in self.ranks else known[name]
 
     def share_of(self, block: str) -> float:
         """Returns the share (0-1) of the room that is the own of `block`; 0 when it has none or a size.

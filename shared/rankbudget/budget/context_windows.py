@@ -84,7 +84,7 @@ def _known(model: Any) -> tuple[int | None, int | None]:
     # Not `num_output`: it is what the host asks for, mostly a default, and limits nothing.
     said = _positive(_attribute(_attribute(model, "metadata"), "context_window"))
     windows = [
-        window_asked_of(model),
+        window_asked_of(model) or assumed_window_of(model),
         _positive(profile.get("max_input_tokens")),
         None if said == _HOST_UNKNOWN and listed[0] else said,
         listed[0],
@@ -97,10 +97,9 @@ def _known(model: Any) -> tuple[int | None, int | None]:
 
 
 def window_asked_of(model: Any, arguments: Mapping[str, Any] | None = None) -> int | None:
-    """Returns the window that a local server is asked to run a model with; None where it is no such model.
+    """Returns the window that a local server is asked to run a model with; None where it is not asked.
 
-    What a request asks for, with its `arguments`, comes before the object's own field. Without either Ollama
-    takes its default, whatever the model could read, and cuts longer prompts without a word.
+    What a request asks for, with its `arguments`, comes before the object's own field.
     """
     extra = _attribute(
         model, "additional_kwargs"
@@ -110,6 +109,15 @@ def window_asked_of(model: Any, arguments: Mapping[str, Any] | None = None) -> i
         for value in ((arguments or {}).get(name), extra.get(name), _attribute(model, name)):
             if _positive(value):
                 return _positive(value)
+    return None
+
+
+def assumed_window_of(model: Any) -> int | None:
+    """Returns the default of Ollama, None for models of others.
+
+    Ollama takes it where it is asked for nothing, whatever the model could read, and cuts longer prompts
+    without a word.
+    """
     if not hasattr(model, "num_ctx"):
         return None
     from .local_servers import OLLAMA_DEFAULT  # what talks to servers is loaded only for their models

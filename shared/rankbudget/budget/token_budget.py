@@ -24,6 +24,7 @@ Surplus = Literal["waterfall", "borrow", "keep"]
 """Where unused tokens go: down the ranks, to any hungry block, or nowhere."""
 Preset = Literal["chat", "rag"]
 """What is cut first: knowledge ("chat"), or history ("rag")."""
+_DEFAULT_WINDOW = 8192
 
 
 @named_fields
@@ -31,8 +32,10 @@ Preset = Literal["chat", "rag"]
 class TokenBudget(BudgetArithmetic):
     """Immutable limits for one prompt; one budget may serve all users, threads and frameworks.
 
+    Without a window and a model the window is 8,192 tokens.
+
     Args:
-        context_window: tokens the model can read and write together.
+        context_window: tokens the model can read and write together, by default those of `model`.
         reserve: kept for the answer: tokens if above 1, else a share (0-1) of the window without the system
             prompt.
         ratios: shares (0-1) of the room by block; "documents" is another name of "knowledge". A block without
@@ -53,12 +56,14 @@ class TokenBudget(BudgetArithmetic):
         message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not
             fit, and of older steps and exchanges before these are dropped; None never shortens.
         shorten_question: cuts a question that does not fit to what is free; otherwise it raises.
-        model: the model's name, for its tokenizer.
+        model: the model's name, for its tokenizer, and for window and answer where no window is given.
         max_output: the longest answer in tokens the model can give; caps a reserve given as a share.
-        preset: "rag" swaps the ranks of history and knowledge and grants knowledge all it wants first.
+        preset: "rag" swaps the ranks of history and knowledge and grants knowledge, and blocks of other
+            names, all they want first.
 
     Raises:
         BudgetConfigError: values that cannot work, all of them in one message.
+        CounterUnavailableError: no window is given, and that of `model` is unknown.
 
     Example:
         >>> TokenBudget(context_window=8192, reserve=2000, safety=0).available
@@ -68,7 +73,7 @@ class TokenBudget(BudgetArithmetic):
         (9740, 22728)
     """
 
-    context_window: int = 8192
+    context_window: int = None  # type: ignore[assignment]  # `__post_init__` makes it a number
     reserve: float = DEFAULT_RESERVE
     ratios: Mapping[str, float] = field(default_factory=lambda: DEFAULT_RATIOS)
     sizes: Mapping[str, int] = field(default_factory=FrozenDict)
@@ -86,12 +91,27 @@ class TokenBudget(BudgetArithmetic):
     preset: Preset | None = None
 
     def __post_init__(self) -> None:
+        window: int | None = self.context_window
+        if window is None:
+            self._take_window()
         problems: list[str] = []
         for name, value in checked_fields(self, problems).items():
             object.__setattr__(self, name, value)
         problems = problems or self._contradictions()
         if problems:
             raise BudgetConfigError.of(problems)
+
+    def _take_window(self) -> None:
+        """Sets the window that was not given, and the model's largest answer."""
+        found: dict[str, Any] = {"context_window": _DEFAULT_WINDOW}
+        if isinstance(self.model, str):
+            from .context_windows import context_window_of, max_output_of  # loads the tables of models
+
+            found["context_window"] = context_window_of(self.model)
+            if self.max_output is None:
+                found["max_output"] = max_output_of(self.model)
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def _contradictions(self) -> list[str]:
         """Returns what is wrong between fields that are each allowed."""

@@ -20,7 +20,7 @@ from ..counting.blocks import (
     results_in,
     without_answered,
 )
-from ..errors import MessageError
+from ..errors import MessageError, adapter_hint
 from .texts import replace_text
 
 PINNED_ROLES = frozenset({"system", "developer"})
@@ -114,7 +114,7 @@ class DictCodec:
         seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
         msg = (
             f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(KNOWN_ROLES))}. "
-            "Give every message a 'role' key with one of these."
+            f"Give every message a 'role' key with one of these.{adapter_hint(message)}"
         )
         raise MessageError(msg)
 

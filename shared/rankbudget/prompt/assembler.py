@@ -13,7 +13,7 @@ from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, check_choice, named_options
+from ..errors import BudgetConfigError, adapter_hint, check_choice, named_options
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
@@ -185,6 +185,9 @@ class Assembler:
             msg = "query must be given once (got a block and query=). Leave one of them out."
             raise BudgetConfigError(msg)
         question = asked[0] if asked else query
+        if isinstance(question, (list, tuple)):
+            msg = f"query must be a text or one message (got {question!r:.80})."
+            raise BudgetConfigError(msg)
         if question is None or question == "":
             return None, ""
         if isinstance(question, str):
@@ -308,6 +311,13 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     texts = items and name != "history" and all(isinstance(item, str) for item in items)
     if name in _MESSAGES and not texts:
         return Block(name=name, messages=items)
+    if any("role" in item for item in items if isinstance(item, Mapping)):
+        msg = f"block {name!r} must hold texts, segments or objects (got messages). Give them as 'history'."
+        raise BudgetConfigError(msg)
+    hint = next(filter(None, map(adapter_hint, items)), "")
+    if hint:
+        msg = f"block {name!r} must hold texts or segments (got {items[0]!r:.80}).{hint}"
+        raise BudgetConfigError(msg)
     if None in items:
         msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)})."
         raise BudgetConfigError(msg)

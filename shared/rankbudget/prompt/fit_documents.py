@@ -10,7 +10,7 @@ from typing import Any
 from .._drivers import drive
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, named_options, shown
+from ..errors import BudgetConfigError, adapter_hint, check_count, named_options, shown
 from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
@@ -156,7 +156,8 @@ def _read(given: Any, problems: list[str]) -> list[Segment]:
     found = list(given) if several else []
     odd = [(i, item) for i, item in enumerate(found) if not isinstance(item, (str, Segment))]
     for i, item in odd[:5]:
-        problems.append(f"texts_or_segments[{i}] must be a str or a Segment (got {shown(item)})")
+        hint = f".{adapter}" if (adapter := adapter_hint(item)) else ""
+        problems.append(f"texts_or_segments[{i}] must be a str or a Segment (got {shown(item)}){hint}")
     segments = [
         item if isinstance(item, Segment) else Segment(id=str(i), text=item)
         for i, item in enumerate(found)

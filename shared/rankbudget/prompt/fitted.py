@@ -63,8 +63,9 @@ def fit_history(request: PromptRequest, inputs: Inputs, prices: Prices) -> Steps
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
     """Fits the history first, then the blocks in rank order; with preset "rag" it has its rank's place, too.
 
-    Each takes up to its grant and what the one before it left, except with surplus "keep". The history waits
-    for what others leave only with preset "rag", and not where an earlier call of the turn granted it.
+    Each takes up to its grant and what the one before it left, and what is free at last, except with surplus
+    "keep". The history waits for what others leave only with preset "rag", and not where an earlier call of
+    the turn granted it.
     """
     overhead, timeline, rag = inputs.measure.overhead, inputs.timeline, request.budget.preset == "rag"
     shares = request.budget.surplus != "keep"
@@ -97,7 +98,36 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if not rag and inputs.blocks:
             carry = 0
             tokens, unused = _left_by_history(request, prices, grants, history.tokens - overhead)
-    return Fitted(history=history, fits=fits, granted=granted)
+    fitted = Fitted(history=history, fits=fits, granted=granted)
+    return _refilled(request, inputs, prices, fitted, _left(inputs, prices, fitted, tokens))
+
+
+def _left(inputs: Inputs, prices: Prices, fitted: Fitted, tokens: Mapping[str, int]) -> int:
+    """Returns the tokens that nothing has, without those that another call of this turn will bring blocks for."""
+    later = sum([tokens[name] for name in tokens.keys() - fitted.granted.keys()])
+    used = sum([fit.tokens for fit in fitted.fits.values()])
+    used += 0 if fitted.history is None else fitted.history.tokens - inputs.measure.overhead
+    return prices.room - later - used
+
+
+def _refilled(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, free: int) -> Fitted:
+    """Returns what fits when blocks in rank order also take the `free` tokens, except with surplus "keep".
+
+    Only whole turns and pieces are kept, so what they leave of their grants is known only afterwards.
+    """
+    fits, granted = dict(fitted.fits), dict(fitted.granted)
+    if request.budget.surplus == "keep":
+        return fitted
+    for block in inputs.blocks:
+        name, before = block.name, fits[block.name].tokens
+        wish = prices.wishes[name]
+        if before + free > granted[name] < wish.wanted:
+            granted[name] = before + free
+            fits[name] = fit_block(
+                request, block, wish, granted[name], question=inputs.question, tags=inputs.tags
+            )
+            free += before - fits[name].tokens
+    return replace(fitted, fits=fits, granted=granted)
 
 
 def _left_by_history(
@@ -155,14 +185,12 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
     largest = 0
-    for _ in range(_ROUNDS):
+    for gave_up in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)
-        largest = rendered.total
-        if request.text and rendered.layout is not None:
-            largest = max(largest, request.counter.count(rendered.layout.text()))
+        largest = _largest(request, rendered)
         over = largest - prices.limit
         if over <= 0:
-            return rendered
+            return _with_more(request, inputs, prices, rendered, -over) if gave_up else rendered
         fits, granted, rest = _give_up(request, inputs, prices, fitted, over)
         history = fitted.history
         if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
@@ -171,6 +199,23 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
                 break
         fitted = replace(fitted, fits=fits, granted=granted, history=history)
     raise _too_large(inputs, prices, fitted, largest)
+
+
+def _largest(request: PromptRequest, rendered: Rendered) -> int:
+    """Returns the tokens of a prompt in its largest form."""
+    if request.text and rendered.layout is not None:
+        return max(rendered.total, request.counter.count(rendered.layout.text()))
+    return rendered.total
+
+
+def _with_more(
+    request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered, free: int
+) -> Rendered:
+    """Returns the prompt with what of the pieces fits into what whole ones that were given up left `free`."""
+    if inputs.turn.awaited:
+        return rendered
+    more = _render(request, inputs, _refilled(request, inputs, prices, rendered.fitted, free))
+    return more if _largest(request, more) <= prices.limit else rendered
 
 
 def _too_large(inputs: Inputs, prices: Prices, fitted: Fitted, largest: int) -> BudgetExceededError:

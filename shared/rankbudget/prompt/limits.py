@@ -29,13 +29,29 @@ class ModelFacts:
     """What an adapter reads off a host's model object; None where the model does not say it."""
 
     name: str | None = None
-    window: int | None = None  # most tokens of prompt and answer
+    window: int | None = None  # most tokens of prompt and answer, as its object states it
+    assumed: int | None = None  # the same, of a server that may be configured otherwise
     max_output: int | None = None  # the largest answer the model can write
     answer: int | None = None  # the largest answer its requests ask for
     answer_chosen: bool = False  # the user chose that answer; else it may be the integration's default
     smallest_fallback: int | None = None  # the smallest window of its fallback models
     counter: Any = None  # counts as the model does; what `counter_for` takes
     shown_as: str = "model"  # what an error calls the model
+
+    def own_window(self, budget: TokenBudget | None = None, given: int | None = None) -> int | None:
+        """Returns the model's window, which no larger limit switches off; None where it is unknown.
+
+        The one that is assumed counts where no limit is given; then what the object states, then a window
+        `given` for it, then that of its name. A fallback model may have a smaller one.
+        """
+        assumed = self.assumed if budget is None and given is None else None
+        window = assumed or self.window or given
+        if window is None and self.name is not None:
+            known = context_window_of(self.name, default=UNKNOWN)
+            window = None if known == UNKNOWN else known
+        if window is None or self.smallest_fallback is None:
+            return window
+        return min(window, self.smallest_fallback)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +63,7 @@ class Limits:
     ceiling: int | None = None  # most tokens of the whole prompt beside the budget
     tools: Sequence[Tool] | None = None  # tool schemas sent along; they are counted
     measure: Measure | None = None  # counts messages and tools as the host does; None their neutral form
+    notes: tuple[str, ...] = ()  # where these are not the limits that were given; reports warn of it
 
     @property
     def most(self) -> int:
@@ -65,6 +82,7 @@ class Limits:
             "ceiling": self.ceiling,
             "tools": self.tools,
             "measure": self.measure,
+            "notes": self.notes,
         }
 
 
@@ -78,9 +96,9 @@ def limits_of(
 ) -> Limits:
     """Returns the limits that these options mean; with none of them, those of a window of 8,192 tokens.
 
-    Beside a budget a model says how to count and how long its answers may be; `max_tokens` is a ceiling.
-    Alone, `max_tokens` is all of the prompt, without a reserve; `context_window` is for models that do not
-    say it.
+    Beside a budget a model says how to count and how long its answers may be, and its own window counts where
+    it is smaller; `max_tokens` is a ceiling. Alone, `max_tokens` is all of the prompt, without a reserve;
+    `context_window` is for models that do not state it.
 
     Raises:
         BudgetConfigError: an option is wrong, or the model's answer leaves nothing of its window.
@@ -96,15 +114,55 @@ def limits_of(
     max_tokens = None if max_tokens is None else index(max_tokens)
     facts = ModelFacts(name=model) if isinstance(model, str) else model
     given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
-    whole = given or _budget(facts, context_window, max_tokens)
-    if counter is None and facts is not None:
-        counter = facts.counter if facts.counter is not None else facts.name
-    alone = given is None and facts is None and context_window is None
+    own = context_window if facts is None else facts.own_window(given, context_window)
+    if given is None:
+        whole = _budget(facts, own if own is None else min(own, context_window or own), max_tokens)
+    else:
+        whole = given if facts is None else within_window(given, own, facts.shown_as)
+    wanted = context_window if given is None else given.context_window
+    bare = wanted is None and facts is None  # a number alone is all of the limit
     return Limits(
         budget=whole,
-        counter=counter_for(counter if counter is not None else whole.model or "o200k_base"),
-        ceiling=None if alone else _beside_answer(facts, max_tokens),
+        counter=counter_for(_counted_by(counter, facts, whole)),
+        ceiling=None if bare else _beside_answer(facts, own, max_tokens),
+        notes=() if bare and max_tokens is not None else _notes(wanted, whole, facts),
     )
+
+
+def _counted_by(counter: Any, facts: ModelFacts | None, budget: TokenBudget) -> Any:
+    """Returns what counts: a counter that was given, the model, or the budget's."""
+    of_model = () if facts is None else (facts.counter, facts.name)
+    return next((one for one in (counter, *of_model) if one is not None), budget.model or "o200k_base")
+
+
+def within_window(budget: TokenBudget, own: int | None, model: str) -> TokenBudget:
+    """Returns the budget within the model's `own` window, where that is known and smaller.
+
+    Raises:
+        BudgetConfigError: the budget's reserve or sizes leave nothing of that window.
+    """
+    if own is None or own >= budget.context_window:
+        return budget
+    try:
+        return budget.replace(context_window=own)
+    except BudgetConfigError as error:
+        msg = f"budget must fit the window of the {model}, {own:,} tokens (got {budget.context_window:,}). {error}"
+        raise BudgetConfigError(msg) from error
+
+
+def _notes(wanted: int | None, whole: TokenBudget, facts: ModelFacts | None) -> tuple[str, ...]:
+    """Returns what a report says of a window that is not the `wanted` one, or that nobody gave."""
+    has, model = whole.context_window, facts.shown_as if facts is not None else "model"
+    if wanted is None and facts is None:
+        return (f"no limit was given, so a window of {has:,} tokens is assumed; give model= or max_tokens=",)
+    return () if wanted is None else window_notes(wanted, has, model)
+
+
+def window_notes(wanted: int, has: int, model: str) -> tuple[str, ...]:
+    """Returns what a report says of a given window that is larger than the model's own."""
+    if wanted <= has:
+        return ()
+    return (f"the given window of {wanted:,} tokens is larger than that of the {model}: {has:,} count",)
 
 
 def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
@@ -116,16 +174,15 @@ def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
     return named or bool(getattr(model, "use_previous_response_id", False))
 
 
-def _beside_answer(facts: ModelFacts | None, ceiling: int | None) -> int | None:
+def _beside_answer(facts: ModelFacts | None, window: int | None, ceiling: int | None) -> int | None:
     """Returns the most tokens of a prompt beside the answer that the user chose on the model.
 
     A budget that reserves less must not send what the provider refuses.
     """
-    if facts is None or facts.answer is None or not facts.answer_chosen:
+    if window is None or facts is None or facts.answer is None or not facts.answer_chosen:
         return ceiling
-    window = facts.window or (context_window_of(facts.name, default=UNKNOWN) if facts.name else UNKNOWN)
     most = max(1, window - facts.answer)
-    return ceiling if window == UNKNOWN else most if ceiling is None else min(most, ceiling)
+    return most if ceiling is None else min(most, ceiling)
 
 
 def _check(budget: Any, max_tokens: Any, context_window: Any) -> None:
@@ -152,9 +209,8 @@ def _budget(facts: ModelFacts | None, window: int | None, max_tokens: int | None
             return plain_budget(max_tokens)
         return TokenBudget() if window is None else TokenBudget(context_window=window)
     known: dict[str, Any] = {} if facts.max_output is None else {"max_output": facts.max_output}
-    stated = window or facts.window
-    if stated is not None:
-        known["context_window"] = stated
+    if window is not None:
+        known["context_window"] = window
     elif facts.name is None:
         if max_tokens is not None:
             return plain_budget(max_tokens)
@@ -169,8 +225,6 @@ def _budget(facts: ModelFacts | None, window: int | None, max_tokens: int | None
         if max_tokens is None:
             raise
         return plain_budget(max_tokens)
-    if window is None and facts.smallest_fallback is not None:
-        budget = budget.replace(context_window=min(budget.context_window, facts.smallest_fallback))
     return _with_answer(budget, facts)
 
 

@@ -117,7 +117,7 @@ def _named(parts: Sequence[Part], history: Block) -> list[Part]:
 def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: Rendered) -> list[str]:
     """Returns what went wrong on the way and what the totals do not show."""
     budget, history = request.budget, rendered.fitted.history
-    noted = list(history.warnings) if history is not None else []
+    noted = [*request.notes, *(history.warnings if history is not None else ())]
     if request.held:
         noted.append("the provider adds what it stores of this conversation, which is not counted")
     stored = inputs.timeline.stored if inputs.timeline is not None else None

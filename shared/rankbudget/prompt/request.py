@@ -59,6 +59,7 @@ class PromptRequest:
     cost: Cost | None = None
     """Tokens of a text kept of a segment; None counts it as rendered. With it, blocks may want all room."""
     hidden: tuple[Decision, ...] = ()  # on what was left out before, because its reader may not see it
+    notes: tuple[str, ...] = ()  # what the report warns of beside what it sees
     scope: Scope | None = None  # who reads; None sees only what is open to all
     notice: str | None = NOTICE  # the sentence before inserted text; None leaves it out
     text: bool = False  # the prompt is also used as tagged text, which must fit too
