@@ -82,7 +82,7 @@ def _decide(timeline: Timeline, edits: Mapping[int, Any], at: int, action: Actio
         detail = _what_is_left(timeline, at, edits[at])
     if action == "kept" and timeline.is_pinned(at):
         reason = "pinned"
-    name = timeline.codec.message_id(message) or f"history-{at}"
+    name = timeline.name(at)
     return _decision(segment_id=name, action=action, reason=reason, before=before, after=after, detail=detail)
 
 

@@ -192,8 +192,7 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     for used, units in _older_by_need(timeline):
         more = used + timeline.pinned_tokens - prices.room
         for position in [p for unit in units for p in unit.positions()] if more > 0 else ():
-            name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
-            found["history", name] = more
+            found["history", timeline.name(position)] = more
     return found
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from .texts import Given
+    from .texts import Given, KnownPiece
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
@@ -51,6 +51,7 @@ class BudgetReport:
         later: makes `overhead`, `totals` (the blocks), `parts` and `joined` when the report is read. Pieces
             of joined blocks cost other tokens together than one by one; the last kept take the difference.
         needs: makes, of the report, what says how many more tokens bring a piece back.
+        pieces: makes all pieces as they were given and as they read, which a page compares texts with.
 
     Example:
         >>> from functools import partial
@@ -106,11 +107,12 @@ class BudgetReport:
         covers: Covers = "prompt",
         later: Callable[[], Mapping[str, Any]] | None = None,
         needs: Callable[[BudgetReport], MoreTokens] | None = None,
+        pieces: Callable[[], Iterable[KnownPiece]] | None = None,
     ) -> None:
         given = {"overhead": overhead, "totals": tuple(blocks), "parts": tuple(parts), "joined": ()}
         self.__dict__.update(
             limit=limit, total_tokens=total_tokens, window=window, reserve=reserve, safety=safety,
-            counter=counter, exact=exact, model=model, covers=covers, _needs=needs,
+            counter=counter, exact=exact, model=model, covers=covers, _needs=needs, _pieces=pieces,
             _noted=warnings if callable(warnings) else lambda: warnings,
             _later=later or (lambda: given),
         )  # fmt: skip
