@@ -141,13 +141,14 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         values = self._merge_partial_and_user_variables(**kwargs)
         template = self.template
         names = names_in(template)
-        self._check_spelling(kwargs, names)
         slots = {key: slot for slot, key in self._keys_in(names).items()}
         blocks = {key: slot for key, slot in slots.items() if slot != "query"}
         placeholders, formats = placeholders_in(template), formats_in(template)
         walked = not formats.isdisjoint(("jinja2", "mustache"))
         if not walked:
             _check_printed({name: values.get(name) for name in names if name not in slots}, placeholders)
+        # A variable of the template's own may have a name near a slot's, but hardly hold messages, too.
+        self._check_spelling(kwargs, [name for name in names if not option_for(values.get(name))])
 
         def show(given: Mapping[str, Any]) -> list[BaseMessage]:
             written = dict(given)

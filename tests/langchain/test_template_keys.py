@@ -198,6 +198,16 @@ def test_messages_may_have_a_placeholder_of_their_own() -> None:
         prompt.fit(scratch=[Document("Rome.")], question="Where?")
 
 
+@pytest.mark.parametrize("wrong", ["histroy", "hsitory"])
+def test_a_misspelt_placeholder_of_messages_raises(wrong: str) -> None:
+    """A conversation under a name that is surely a misspelt slot is never pinned in silence."""
+    prompt = BudgetChatPromptTemplate.from_messages(
+        [("placeholder", "{" + wrong + "}"), ("human", "{question}")], max_tokens=300
+    )
+    with pytest.raises(BudgetConfigError, match="Did you mean 'history'"):
+        prompt.fit(**{wrong: TALK, "question": "Where?"})
+
+
 def test_documents_that_only_the_prompt_reads_are_reported() -> None:
     """A template that loops over its own variable, or a trimmer's prompt, may mean it; the report warns."""
     looped = BudgetChatPromptTemplate.from_messages(

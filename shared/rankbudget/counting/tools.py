@@ -39,7 +39,7 @@ _TOOL_KEYS = frozenset({"name", "description", "type", "strict", "cache_control"
 def check_tools(tools: Any) -> None:
     """Raises BudgetConfigError for functions, whose schemas are unknown here; odd schemas are counted."""
     check_list("tools", tools, "tool schemas")
-    wrong = [tool for tool in tools if callable(tool) or isinstance(tool, str)]
+    wrong = [tool for tool in tools if callable(tool)]
     if wrong:
         raise BudgetConfigError.of(
             f"each tool must be a schema, as {{'type': 'function', 'function': {{..}}}} (got {shown(tool)}). "
