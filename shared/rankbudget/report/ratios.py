@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..budget.token_budget import TokenBudget
-from ..errors import BudgetConfigError, check_number, shown
+from ..errors import BudgetConfigError, check_number, counted, shown
 from ..segment import block_named
 from .report import BudgetReport
 from .rows import Row, rows_of
@@ -111,8 +111,8 @@ def ratio_changes(
 def _change(need: _Need, name: str, before: float, parts: int, of_ratio: float) -> RatioChange:
     after = round(before + parts / _PARTS, 10)
     why = (
-        f"ratio of {name}: {before:g} -> {after:g}. It needed {need.tokens:,} tokens a prompt, its share was "
-        f"{int(of_ratio * before):,}; pieces had no room in {need.exhausted} of {need.reports} prompts."
+        f"ratio of {name}: {before:g} -> {after:g}. It needed {counted(need.tokens, 'token')} a prompt, its share was "
+        f"{int(of_ratio * before):,}; pieces had no room in {need.exhausted} of {counted(need.reports, 'prompt')}."
     )
     return RatioChange(name, before, after, why)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import BudgetConfigError, BudgetError, shown
+from ..errors import BudgetConfigError, BudgetError, counted, shown
 from ..segment import Decision, Segment
 from .parts import Part, expanded, make_sum, size_of
 from .totals import BlockTotal
@@ -67,7 +67,7 @@ class BudgetReport:
         ...     overhead=3,
         ... )
         >>> print(report.table())
-        block     rank  granted  used  share  kept  shortened  dropped
+        block     rank  granted  used  usage  kept  shortened  dropped
         history      5       80    57    71%     1          0        1
         overhead                    3
         total               100    60    60%     1          0        1
@@ -119,8 +119,8 @@ class BudgetReport:
 
     def __repr__(self) -> str:
         return (
-            f"BudgetReport({self.total_tokens:,} of {self.limit:,} tokens, {len(self.totals)} blocks, "
-            f"{self.size:,} decisions)"
+            f"BudgetReport({self.total_tokens:,} of {counted(self.limit, 'token')}, {counted(len(self.totals), 'block')}, "
+            f"{counted(self.size, 'decision')})"
         )
 
     def __eq__(self, other: object) -> bool:

@@ -81,7 +81,7 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
 
 
 def debug_context(made: Any) -> str:
-    """Returns each block's tokens, grant and share used, and what looks wrong, as `table()` does.
+    """Returns each block's tokens, grant and usage, and what looks wrong, as `table()` does.
 
     Args:
         made: a report, or what has one as `.report`: a FitResult, an Assembly.
@@ -92,7 +92,7 @@ def debug_context(made: Any) -> str:
     Example:
         >>> from rankbudget import fit_documents
         >>> print(debug_context(fit_documents(["one tea", "two teas"], max_tokens=4, query="tea?")))
-        block      rank  granted  used  share  kept  shortened  dropped
+        block      rank  granted  used  usage  kept  shortened  dropped
         knowledge     7        4     2    50%     1          0        1
         total                  4     2    50%     1          0        1
         counted with o200k_base
