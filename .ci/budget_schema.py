@@ -56,6 +56,10 @@ def schema() -> dict[str, Any]:
         "title": "A budget of rankbudget",
         "description": "Other keys belong to the application; misspelt ones of these are errors when the file is read.",
         "type": "object",
+        "anyOf": [
+            *({"required": [name]} for name in ("llm", "preferred_llm", "profiles", "characters")),
+            {"not": {"additionalProperties": {"not": {"type": "object", "required": ["preferred_llm"]}}}},
+        ],
         "properties": {
             "llm": {"$ref": "#/$defs/budget", "description": "The defaults."},
             "preferred_llm": {"$ref": "#/$defs/budget", "description": "What differs from the defaults."},

@@ -185,7 +185,8 @@ class LangChainCodec:
 def _fields(message: Any) -> dict[str, Any]:
     """Returns the fields of a message; raises NeedsConversionError for what is none."""
     fields: dict[str, Any] = getattr(message, "__dict__", {})
-    if "additional_kwargs" not in fields or message.__class__ is RemoveMessage:
+    # LlamaIndex's messages have the one, and no type.
+    if not fields.keys() >= {"additional_kwargs", "type"} or message.__class__ is RemoveMessage:
         msg = f"{type(message).__name__} must be converted to a BaseMessage first."
         raise NeedsConversionError(msg)
     return fields

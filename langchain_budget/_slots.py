@@ -167,8 +167,7 @@ class SlotSettings(LimitSettings):
         keys = self._keys_in(names)
         seen = self._keys_in(value).items()
         hidden = {slot: key for slot, key in seen if slot not in keys and not _is_empty(value[key])}
-        read = keys.values() if show is None else names
-        return keys, hidden, unread(value, read, hidden.values(), prompt=show is not None)
+        return keys, hidden, unread(value, keys.values(), hidden.values(), None if show is None else names)
 
     def _names_shown(self, value: Mapping[str, Any], show: Any) -> list[str]:
         """Returns the keys of a dict but those of slots that change nothing in what `show` renders."""
@@ -262,17 +261,33 @@ def _is_empty(held: Any) -> bool:
 
 
 def unread(
-    value: Mapping[str, Any], read: Container[str], slots: Container[str], *, prompt: bool
+    value: Mapping[str, Any], slots: Container[str], hidden: Container[str], shown: Container[str] | None
 ) -> list[str]:
-    """Returns a warning for each of the `slots`, documents or messages that no slot, or no prompt, reads."""
+    """Returns a warning for each hidden slot, and for documents and messages that no slot reads.
+
+    `shown` are the variables of the prompt, None without one; messages may be meant to stay in it as they are.
+    """
     warnings = []
     for key, held in value.items():
-        first = held[0] if isinstance(held, (list, tuple)) and held else held
-        if key in slots or (key not in read and isinstance(first, (Document, BaseMessage))):
-            option = "documents_key" if isinstance(first, Document) else "history_key"
-            hint = f"name its slot with {option}={key!r}"
-            warnings.append(not_shown(key) if prompt else f"{key!r} is neither counted nor fitted; {hint}")
+        option = option_for(held)
+        if key in slots or not (option or key in hidden):
+            continue
+        hint = f"name its slot with {option or 'history_key'}={key!r}"
+        if shown is None:
+            warnings.append(f"{key!r} is neither counted nor fitted; {hint}")
+        elif key not in shown or key in hidden:
+            warnings.append(not_shown(key))
+        elif option == "documents_key":
+            warnings.append(f"{key!r} is counted, but not fitted; {hint}")
     return warnings
+
+
+def option_for(held: Any) -> str:
+    """Returns the option that names the slot of documents or of messages; "" for all else."""
+    first = held[0] if isinstance(held, (list, tuple)) and held else held
+    if isinstance(first, Document):
+        return "documents_key"
+    return "history_key" if isinstance(first, BaseMessage) else ""
 
 
 def not_shown(key: str) -> str:

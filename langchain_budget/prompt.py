@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from rankbudget.adapters import (
     render_block,
     wrapper_of,
 )
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, shown
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
@@ -35,6 +35,7 @@ from ._slots import (
     Trimmed,
     formats_in,
     names_in,
+    option_for,
     placeholders_in,
     render_prompt,
     reported,
@@ -140,10 +141,14 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         values = self._merge_partial_and_user_variables(**kwargs)
         template = self.template
         names = names_in(template)
-        self._check_spelling(kwargs, names)
-        blocks = {key: slot for slot, key in self._keys_in(names).items() if slot != "query"}
+        slots = {key: slot for slot, key in self._keys_in(names).items()}
+        blocks = {key: slot for key, slot in slots.items() if slot != "query"}
         placeholders, formats = placeholders_in(template), formats_in(template)
         walked = not formats.isdisjoint(("jinja2", "mustache"))
+        if not walked:
+            _check_printed({name: values.get(name) for name in names if name not in slots}, placeholders)
+        # A variable of the template's own may have a name near a slot's, but hardly hold messages, too.
+        self._check_spelling(kwargs, [name for name in names if not option_for(values.get(name))])
 
         def show(given: Mapping[str, Any]) -> list[BaseMessage]:
             written = dict(given)
@@ -207,6 +212,18 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
     @override
     def pretty_repr(self, html: bool = False) -> str:
         return self.template.pretty_repr(html=html)
+
+
+def _check_printed(values: Mapping[str, Any], placeholders: Container[str]) -> None:
+    """Raises for documents and messages that the prompt would show as Python writes them."""
+    problems = [
+        f"{name!r} must be a slot to hold {'documents' if option == 'documents_key' else 'messages'} "
+        f"(got {shown(held)}). Name it with {option}={name!r}, or give a text"
+        for name, held in values.items()
+        if (option := option_for(held)) and not (option == "history_key" and name in placeholders)
+    ]
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 class _Walked(list[Any]):

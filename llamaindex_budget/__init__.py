@@ -13,6 +13,7 @@ from ._supported import require_llama_index
 
 if TYPE_CHECKING:
     from ._events import BudgetEvent
+    from ._limits import RequestExceededError, RequestMessageError
     from ._sharing import budget_for, use_session
     from .agent import BudgetFunctionAgent
     from .block_memory import BudgetMemory
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_events": ("BudgetEvent",),
+    "_limits": ("RequestExceededError", "RequestMessageError"),
     "_sharing": ("budget_for", "use_session"),
     "agent": ("BudgetFunctionAgent",),
     "block_memory": ("BudgetMemory",),
@@ -68,6 +70,8 @@ __all__ = [
     "MemoryVectors",
     "OfflineEmbedding",
     "ProjectMemoryBlock",
+    "RequestExceededError",
+    "RequestMessageError",
     "StoredAsyncChatStore",
     "StoredChatStore",
     "StoredMemoryBlock",

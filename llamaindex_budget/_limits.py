@@ -57,11 +57,22 @@ class _NoValueError(type):
 
 
 class RequestExceededError(BudgetExceededError, metaclass=_NoValueError):
-    """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass."""
+    """Says that a request to a bounded model cannot fit; a BudgetExceededError that engines let pass.
+
+    It is no ValueError: LlamaIndex's synthesizers swallow those. `limit`, `needed` and `blocks` are as in
+    `BudgetExceededError`.
+
+    Example:
+        >>> isinstance(RequestExceededError("too long", limit=9, needed=12), ValueError)
+        False
+    """
 
 
 class RequestMessageError(MessageError, metaclass=_NoValueError):
-    """Says what is wrong with the messages of a request to a bounded model; engines let it pass."""
+    """Says what is wrong with the messages of a request to a bounded model; engines let it pass.
+
+    It is a `MessageError`, but no ValueError: LlamaIndex's synthesizers swallow those.
+    """
 
 
 class _LastLimit:

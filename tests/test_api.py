@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
@@ -31,9 +32,11 @@ class Default:
 
 def api() -> Iterator[str]:
     """One line for each public name, method, property and field."""
-    for package in PACKAGES:
+    page = (ROOT / "docs" / "reference" / "memory.md").read_text(encoding="utf-8")
+    of_memory = re.findall(r"^::: rankbudget\.memory\.(\w+)$", page, re.MULTILINE)
+    for package in (*PACKAGES, "rankbudget.memory"):
         module = importlib.import_module(package)
-        for name in sorted(module.__all__):
+        for name in sorted(of_memory if package == "rankbudget.memory" else module.__all__):
             yield from lines_of(f"{package}.{name}", getattr(module, name))
 
 

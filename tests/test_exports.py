@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+from rankbudget import BudgetError
+
 EXPECTED = {
     "rankbudget": [
         "AnalyzerConfig", "Assembler", "Assembly", "Block", "BlockAssembler", "BlockTotal", "BlockUsage", "BudgetConfigError", "BudgetError",
@@ -23,7 +25,7 @@ EXPECTED = {
     ],
     "llamaindex_budget": [
         "BudgetChatMemoryBuffer", "BudgetEvent", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock", "BudgetNodePostprocessor",
-        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "MemoryVectors", "OfflineEmbedding", "ProjectMemoryBlock", "StoredAsyncChatStore", "StoredChatStore", "StoredMemoryBlock", "SystemMemoryBlock",
+        "BudgetPromptHelper", "HistorySummaryMemoryBlock", "KnowledgeMemoryBlock", "MemoryVectors", "OfflineEmbedding", "ProjectMemoryBlock", "RequestExceededError", "RequestMessageError", "StoredAsyncChatStore", "StoredChatStore", "StoredMemoryBlock", "SystemMemoryBlock",
         "TaskMemoryBlock", "budget_for", "budget_model", "embedder", "few_shot_function", "summarizer", "use_session",
     ],
 }  # fmt: skip
@@ -53,6 +55,22 @@ def test_every_public_name_is_there(package: str) -> None:
     nameless = [name for name in module.__all__ if not getattr(module, name).__doc__]
     assert nameless == []
     assert set(module.__all__) <= set(dir(module))
+
+
+@pytest.mark.slow
+def test_each_error_is_a_value_error_but_two_that_are_public() -> None:
+    """`except ValueError` catches all errors of the packages but the two that the page of errors points to."""
+    loaded = {
+        getattr(importlib.import_module(package), name) for package in EXPECTED for name in EXPECTED[package]
+    }
+
+    def below(kind: type) -> set[type]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    own = {kind for kind in below(BudgetError) if kind.__module__.split(".")[0] in EXPECTED}
+    others = {kind for kind in own if not issubclass(kind, ValueError)}
+    assert {kind.__name__ for kind in others} == {"RequestExceededError", "RequestMessageError"}
+    assert others <= loaded
 
 
 @pytest.mark.parametrize("package", EXPECTED)

@@ -105,6 +105,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
+def counted(number: int, what: str) -> str:
+    """Returns a number with its noun, as "1 piece" or "2,000 pieces"; `what` is the singular."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 # A check adds what is wrong with a value to `problems`, so that one error can name all of it, and returns the
 # value in its plain form.
 

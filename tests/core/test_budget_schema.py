@@ -64,6 +64,31 @@ def test_what_is_read_is_valid_for_the_editor(fields: dict[str, Any], tmp_path_f
 
 
 @pytest.mark.parametrize(
+    ("document", "works"),
+    [
+        ({"context_window": 8192}, False),
+        ({"llm": {"context_window": 8192}}, True),
+        ({"preferred_llm": {"context_window": 8192}}, True),
+        ({"small": {"preferred_llm": {"context_window": 8192}}}, True),
+        ({"profiles": {"small": {"context_window": 8192}}}, True),
+        ({"characters": {"small": {"preferred_llm": {"context_window": 8192}}}}, True),
+    ],
+)
+def test_a_file_without_a_budget_is_marked(document: dict[str, Any], works: bool, tmp_path: Path) -> None:
+    """Fields at the top of the file are no budget, for the editor as for who reads it."""
+    path = tmp_path / "b.yaml"
+    path.write_text(yaml.safe_dump(document))
+    profile = None if {"llm", "preferred_llm"} & set(document) else "small"
+    valid = jsonschema.Draft202012Validator(json.loads(FILE.read_text(encoding="utf-8"))).is_valid(document)
+    assert valid == works
+    if works:
+        assert TokenBudget.from_file(path, profile=profile).context_window == 8192
+    else:
+        with pytest.raises(BudgetConfigError):
+            TokenBudget.from_file(path)
+
+
+@pytest.mark.parametrize(
     "section",
     [
         {"context_window": 0},

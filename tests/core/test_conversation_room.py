@@ -263,7 +263,7 @@ def test_what_brings_a_step_back_is_true_where_steps_are_shortened() -> None:
     dropped = [d.segment_id for d in report.decisions if d.action == "trimmed"]
     assert len(dropped) > 8
     for name in dropped:
-        more = int(report.explain(name).partition(" more tokens")[0].rpartition(" ")[2].replace(",", ""))
+        more = int(report.explain(name).partition(" more token")[0].rpartition(" ")[2].replace(",", ""))
         for limit, kept in ((700 + more, True), (699 + more, False)):
             found = fit_messages(chat, max_tokens=limit, counter=COUNTER).report.in_prompt()
             assert (("history", name) in found) is kept, (name, limit)

@@ -318,7 +318,7 @@ def test_all_slips_of_a_section_come_at_once(written):
 @draws()
 @given(data=st.data())
 def test_a_misspelt_option_never_passes(data):
-    """With a letter too few, too many or two swapped, singular or plural; keys of the host pass."""
+    """With a letter too few or too many, singular or plural, in any section, asked for or not; keys of the host pass."""
     field = data.draw(st.sampled_from([f.name for f in fields(TokenBudget)]))
     place = data.draw(st.integers(1, len(field) - 1))
     numbers = [field.removesuffix("s"), f"{field}s"] if field != "model" else []
@@ -327,11 +327,28 @@ def test_a_misspelt_option_never_passes(data):
     with TemporaryDirectory() as folder:
         path = Path(folder, "b.yaml")
         section = {"context_window": 8192, "models": ["x"], "temperature": 1, "base_url": "y"}
-        path.write_text(json.dumps({"llm": {**section, slip: section.get(slip, "wrong")}}))
+        slipped = {**section, slip: section.get(slip, "wrong")}
+        places = [
+            {"llm": slipped},
+            {"llm": section, "preferred_llm": slipped},
+            {"llm": section, "profiles": {"a": section, "b": slipped}},
+            {"llm": section, "characters": {"b": {"preferred_llm": slipped}}},
+            {"llm": section, "b": {"preferred_llm": slipped}},
+        ]
+        path.write_text(json.dumps(data.draw(st.sampled_from(places))))
         if slip in {field, "models"}:
             return
         with pytest.raises(BudgetConfigError, match=f"{slip!r} is unknown; did you mean"):
             TokenBudget.from_file(path)
+
+
+@pytest.mark.parametrize("name", ["profils", "proflies", "charcters", "prefered_llm"])
+def test_a_misspelt_section_never_passes(written, name):
+    """Its budgets would be silently missing; a profile may have that name."""
+    path = written(f"llm: {{context_window: 8192}}\n{name}: {{small: {{context_window: 99}}}}")
+    assert f"{name!r} is unknown; did you mean" in refused(path)
+    own = written(f"llm: {{context_window: 8192}}\n{name}: {{preferred_llm: {{context_window: 9000}}}}")
+    assert TokenBudget.from_file(own, profile=name).context_window == 9000
 
 
 @pytest.mark.parametrize("depth", [7, 9, 12])

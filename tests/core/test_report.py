@@ -113,7 +113,7 @@ def test_the_table_is_aligned_and_complete():
     assert (
         report(warnings=["history is short"], counter="o200k_base", exact=False, covers="history").table()
         == """\
-block      rank  granted  used  share  kept  shortened  dropped
+block      rank  granted  used  usage  kept  shortened  dropped
 history       5      600   400    67%     1          0        2
 knowledge     7      100   100   100%     0          1        1
 overhead                     3

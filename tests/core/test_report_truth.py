@@ -19,7 +19,7 @@ from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()
 DRAWS = {"fast": 30, "dev": 100, "ci": 2_000}
-MORE = re.compile(r"([\d,]+) more tokens")
+MORE = re.compile(r"([\d,]+) more tokens?")
 ENOUGH = 1_000_000
 
 words = st.lists(st.sampled_from("tea ice row box key sun".split()), min_size=1, max_size=30).map(" ".join)
@@ -169,5 +169,5 @@ def test_all_pieces_of_a_long_conversation_are_explained_in_linear_time() -> Non
         said = [report.explain(f"history-{i}") for i in range(size)]
         sys.setprofile(None)
         counts.append(calls[0])
-        assert sum("more tokens" in text for text in said) > 0.9 * size
+        assert sum("more token" in text for text in said) > 0.9 * size
     assert counts[1] <= 14 * counts[0]

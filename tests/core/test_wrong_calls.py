@@ -27,12 +27,17 @@ from rankbudget import (
     Segment,
     TokenBudget,
     TokenOptimizer,
+    adapt_ratios,
     afit_messages,
     build_constrained_prompt,
     counter_for,
     fit_documents,
     fit_messages,
     fit_text,
+    log_reports,
+    ratio_changes,
+    trace_reports,
+    usage_of,
 )
 from rankbudget.adapters import limits_of
 from rankbudget.budget.context_windows import context_window_of
@@ -41,6 +46,7 @@ from rankbudget.testing import WordCounter
 
 CHAT = [{"role": "user", "content": "hello"}]
 GPT: Any = counter_for("gpt-4o")
+REPORT = BudgetReport(limit=5, total_tokens=1)
 MISSPELT: list[tuple[Any, dict[str, Any], str]] = [
     (TokenBudget, {"reserv": 5}, "reserve"),
     (TokenBudget.for_model, {"model": "gpt-4o", "reserv": 5}, "reserve"),
@@ -118,6 +124,28 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "tools": {"type": "function"}}, "tools"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": "nonesuch"}, "profile"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "profile": 5}, "profile"),
+    *[
+        (fit_messages, {"messages": CHAT, "max_tokens": 99, "tools": [t]}, "each tool must be")
+        for t in (len, int)
+    ],
+    (GPT.count_messages, {"messages": CHAT, "tools": [GPT.count]}, "each tool must be a schema"),
+    (BudgetSession, {"budget": 99, "sources": ["knowlege"]}, "did you mean 'knowledge'"),
+    (lambda: BudgetSession(99).share_with("memry"), {}, "did you mean 'memory'"),
+    (trace_reports, {"tracer_provider": "http://localhost:4317"}, "tracer_provider must be"),
+    *[
+        (log_reports, {"path": path}, "path must be the path of a file")
+        for path in (None, 5, b"a", ".", "/no/x/y")
+    ],
+    *[
+        (usage_of, {"reports": given}, "reports must be a list")
+        for given in (REPORT, REPORT.to_dict(), None, "a")
+    ],
+    *[
+        (change, {"budget": given, "reports": TokenBudget()}, "budget must be a TokenBudget")
+        for change in (adapt_ratios, ratio_changes)
+        for given in ([REPORT], None, 5)
+    ],
+    (adapt_ratios, {"budget": TokenBudget(), "reports": REPORT}, "reports must be a list"),
     (Assembler(99).assemble, {"blocks": {"query": "a"}, "query": "b"}, "query must be given once"),
     (Assembler(99).assemble, {"blocks": {"knowledge": {"a": "b"}}}, "block 'knowledge' must be a text"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": 5}, "summarizer must be a callable"),

@@ -155,3 +155,69 @@ def test_a_missing_variable_is_still_named() -> None:
     """A required one, whose name is no misspelling of a key that was given."""
     with pytest.raises(BudgetError, match="question"):
         template().fit(history=TALK)
+
+
+OWN = st.from_regex(r"[a-z]{3,9}", fullmatch=True).filter(
+    lambda name: name not in {*SLOTS, "context", "chat_history", "input"}
+)
+HELD: dict[str, tuple[str, Any]] = {
+    "documents": ("documents_key", [Document("Ann lives in Rome.")]),
+    "a tuple": ("documents_key", (Document("Ann lives in Rome."),)),
+    "one document": ("documents_key", Document("Ann lives in Rome.")),
+    "messages": ("history_key", TALK),
+}
+
+
+@draws()
+@given(name=OWN, kind=st.sampled_from(sorted(HELD)), way=st.sampled_from(sorted(WAYS)))
+def test_documents_under_a_name_of_the_templates_own_raise(name: str, kind: str, way: str) -> None:
+    """A prompt never shows documents or messages as Python writes them: the error names the option, which works."""
+    option, held = HELD[kind]
+    messages = [("system", "Read {" + name + "}"), ("human", "{question}")]
+    values = {name: held, "question": "Where?"}
+    with pytest.raises(BudgetConfigError) as found:
+        WAYS[way](BudgetChatPromptTemplate.from_messages(messages, max_tokens=300), values)
+    assert f"{option}={name!r}" in str(found.value)
+    named = BudgetChatPromptTemplate.from_messages(messages, max_tokens=300, **{option: name})
+    if kind != "one document":
+        text = named.fit(**values).text
+        assert "Rome" in text
+        assert "page_content=" not in text
+        assert "HumanMessage(" not in text
+    told = BudgetChatPromptTemplate.from_messages(messages, max_tokens=300).fit(**{**values, name: "Rome."})
+    assert "Read Rome." in told.text
+
+
+def test_messages_may_have_a_placeholder_of_their_own() -> None:
+    """Messages in a placeholder that is no slot stay as they are; documents there are an error."""
+    prompt = BudgetChatPromptTemplate.from_messages(
+        [("placeholder", "{scratch}"), ("human", "{question}")], max_tokens=300
+    )
+    assert prompt.format_messages(scratch=TALK, question="Where?")[0] is TALK[0]
+    with pytest.raises(BudgetConfigError, match="documents_key='scratch'"):
+        prompt.fit(scratch=[Document("Rome.")], question="Where?")
+
+
+@pytest.mark.parametrize("wrong", ["histroy", "hsitory"])
+def test_a_misspelt_placeholder_of_messages_raises(wrong: str) -> None:
+    """A conversation under a name that is surely a misspelt slot is never pinned in silence."""
+    prompt = BudgetChatPromptTemplate.from_messages(
+        [("placeholder", "{" + wrong + "}"), ("human", "{question}")], max_tokens=300
+    )
+    with pytest.raises(BudgetConfigError, match="Did you mean 'history'"):
+        prompt.fit(**{wrong: TALK, "question": "Where?"})
+
+
+def test_documents_that_only_the_prompt_reads_are_reported() -> None:
+    """A template that loops over its own variable, or a trimmer's prompt, may mean it; the report warns."""
+    looped = BudgetChatPromptTemplate.from_messages(
+        [("human", "{% for d in found %}{{ d.page_content }}{% endfor %} {{ question }}")],
+        template_format="jinja2",
+        max_tokens=300,
+    )
+    prompt = ChatPromptTemplate([("system", "{found}"), ("human", "{question}")])
+    for fitting in (looped.fit, lambda **given_: BudgetTrimmer(max_tokens=300, prompt=prompt).fit(given_)):
+        done = fitting(found=[Document("Rome.")], question="Where?")
+        [warning] = done.report.warnings
+        assert "documents_key='found'" in warning
+        assert "Rome." in done.text

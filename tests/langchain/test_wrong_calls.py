@@ -13,6 +13,7 @@ from langchain_core.language_models.fake_chat_models import ParrotFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.retrievers import BaseRetriever
+from llama_index.core.llms import ChatMessage
 
 from langchain_budget import (
     BudgetChatPromptTemplate,
@@ -42,6 +43,7 @@ class Found(BaseRetriever):
 
 
 THREAD = [HumanMessage("one"), AIMessage("two"), HumanMessage("three")]
+FOREIGN = [ChatMessage("hi", role="user")]
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{question}")])
 LIMITS = ("budget", "max_tokens", "counter")
 MODEL = (*LIMITS, "model", "context_window")
@@ -193,6 +195,12 @@ def test_a_wrong_call_is_a_typed_error() -> None:
         *(lambda value=value: trimmer.invoke(value) for value in (5, None, [5], b"x", {}, {"history": 5})),
         lambda: trimmer.invoke({"documents": [5], "question": "q"}),
         lambda: trimmer.invoke({"history": THREAD, "question": 5}),
+        *(
+            lambda value=value: trimmer.invoke(value)
+            for value in (FOREIGN, [*THREAD, *FOREIGN], {"history": FOREIGN})
+        ),
+        lambda: hook.invoke({"messages": FOREIGN}),
+        lambda: trim_messages(FOREIGN, max_tokens=50, token_counter=len),
         lambda: setattr(trimmer, "max_tokns", 5),
         lambda: trimmer.model_copy(update={"max_tokens": "x"}),
         lambda: compressor.compress_documents([Document("a")], 5),  # type: ignore[arg-type]  # the mistake

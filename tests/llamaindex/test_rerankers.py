@@ -16,8 +16,7 @@ from llama_index.core.postprocessor.rankGPT_rerank import RankGPTRerank
 from llama_index.core.prompts import PromptTemplate, RichPromptTemplate
 from llama_index.core.schema import QueryBundle
 
-from llamaindex_budget import budget_model
-from llamaindex_budget._limits import RequestExceededError
+from llamaindex_budget import RequestExceededError, budget_model
 from tests.llamaindex.models import PlayLLM, nodes, say, tokens, words
 
 QUESTION = "What does item 205 weigh?"

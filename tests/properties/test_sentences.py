@@ -100,7 +100,7 @@ def begun(words: list[str], made: list[list[str]]) -> int:
 def check_kept(kept: str, made: list[str]) -> None:
     """Only a mark stands before the end of a sentence; only a mark, or one cut start, is without its end."""
     split, cuts = [sentence.split() for sentence in made], 0
-    parts = re.split(r"\[\.\.\. \d+ (?:lines|parts) \.\.\.\]|\.{3}(?!\.)", kept)
+    parts = re.split(r"\[\.\.\. [\d,]+ (?:line|part)s? \.\.\.\]|\.{3}(?!\.)", kept)
     for number, part in enumerate(parts):
         words = part.split()
         while words:

@@ -23,6 +23,7 @@ from rankbudget import (
 )
 from rankbudget.errors import BudgetConfigError
 from rankbudget.report.page import page, turn_of
+from rankbudget.report.texts import texts_of
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 from tests.report.made import HOSTILE, Tags, data_of, drawn_by_hand, drawn_results
@@ -119,14 +120,15 @@ def test_a_report_that_was_written_and_read_has_the_same_page(report):
 @draws()
 @given(drawn_results())
 def test_a_written_report_lacks_only_what_the_plan_knows(made):
-    """Of a fitted prompt the way through plain data loses how many tokens bring a piece back, and nothing else."""
+    """The way through plain data loses what brings a piece back, and whose a text without an id is."""
     result, given_ = made
     again = BudgetReport.from_dict(result.report.to_dict())
-    first, second = (data_of(one.to_html(before=given_)) for one in (result.report, again))
+    first, second = (data_of(one.to_html()) for one in (result.report, again))
     for data in (first, second):
         for piece in data["turns"][0]["pieces"]:
             piece[-1] = None
     assert first == second
+    assert texts_of(again, before=given_).before == {}
 
 
 def test_a_page_without_texts_has_ids_and_figures():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import Assembler, BlockTotal, BudgetReport, Decision, TokenBudget, fit_messages
-from rankbudget.report.bar import share_of
+from rankbudget import Assembler, BlockTotal, BudgetReport, Decision, TokenBudget, fit_messages, ratio_changes
+from rankbudget.errors import counted
+from rankbudget.report.bar import cell_html, part_of
 from rankbudget.report.reasons import MEANINGS
 from rankbudget.report.rows import rows_of, wanted_by
 from rankbudget.report.terminal import shared_out
@@ -113,7 +116,7 @@ def test_cells_are_shared_out_without_a_rest(report, cells):
 )
 def test_a_share_says_when_it_is_small(tokens, whole, shown):
     """Up to half a percent a share is "<1%"; of nothing there is none."""
-    assert share_of(tokens, whole) == shown
+    assert part_of(tokens, whole) == shown
 
 
 def test_every_reason_has_the_meaning_that_the_glossary_gives():
@@ -158,3 +161,26 @@ def test_decisions_of_one_piece_twice_are_counted_twice():
     blocks = [BlockTotal(name=n, rank=1, granted=None, used=u) for n, u in (("a", 2), ("b", 3))]
     report = BudgetReport(limit=5, total_tokens=5, blocks=blocks, parts=parts)
     assert [row.wanted for row in rows_of(report)] == [2, 3]
+
+
+NOUNS = "token|piece|segment|message|decision|block|report|prompt|sentence|line|item|key|row"
+ONE_OF_MANY = re.compile(rf"(?<![\d.,])1 (more |older |dropped )?({NOUNS})s\b")
+
+
+@draws()
+@given(drawn_results())
+def test_one_is_no_plural(made) -> None:
+    """Whatever a report says of one token, one piece or one block, it says in the singular."""
+    report = made[0].report
+    usage = "\n".join(change.why for change in ratio_changes(TokenBudget(), [report]))
+    said = [report.table(), repr(report), cell_html(report), usage, *report.warnings]
+    said += [report.explain(one.segment_id, one.block) for one in report.decisions]
+    assert ONE_OF_MANY.findall("\n".join(said)) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 pieces"), (1, "1 piece"), (2, "2 pieces"), (2000, "2,000 pieces")]
+)
+def test_a_number_has_its_noun(number: int, said: str) -> None:
+    """One is singular; thousands are separated."""
+    assert counted(number, "piece") == said

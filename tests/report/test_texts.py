@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
-from llama_index.core.llms import ChatMessage
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from llama_index.core.llms import ChatMessage, MockLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 
+import langchain_budget
+import llamaindex_budget
 from rankbudget import Assembler, BudgetReport, Scope, Segment, TokenBudget, fit_documents, fit_messages
 from rankbudget.errors import BudgetConfigError
 from rankbudget.report.order import in_order
 from rankbudget.report.texts import kept_in, texts_of, words_of
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
-from tests.report.made import drawn_results
+from tests.report.made import drawn_results, words
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"in":"box"}'}}
 
@@ -134,12 +138,92 @@ def test_the_parts_of_an_assembled_prompt_are_all_found():
 
 
 def test_no_text_is_better_than_a_wrong_one():
-    """Kept messages that are no longer the same objects are paired only if their number is right."""
+    """A conversation of the same roles and lengths that was not fitted has no text in the page."""
     chat = [{"role": "user", "content": f"question {n}"} for n in range(4)]
     report = fit_messages(chat, max_tokens=1_000, counter=WordCounter()).report
     copies = [dict(message) for message in chat]
     assert len(texts_of(report, after=copies).after) == 4
-    assert texts_of(report, after=copies[:3]).after == {}
+    assert len(texts_of(report, after=copies[1:]).after) == 3
+    others = [{"role": "user", "content": f"reply {n}"} for n in range(4)]
+    found = texts_of(report, before=others, after=others)
+    assert found.before == found.after == {}
+
+
+@st.composite
+def lists_like(draw, given_):
+    """A list with items left out, doubled, moved, or of others, before and after; or the same by block."""
+    if isinstance(given_, dict):
+        return {name: draw(lists_like(items)) for name, items in given_.items()}
+    others = [{"role": "user", "content": draw(words)} for _ in range(draw(st.integers(0, 3)))]
+    kept = (
+        draw(st.lists(st.sampled_from(given_), max_size=2 * len(given_))) if draw(st.booleans()) else given_
+    )
+    copies = [dict(one) if isinstance(one, dict) else one for one in kept[draw(st.integers(0, 4)) :]]
+    return [*others, *copies] if draw(st.booleans()) else [*copies, *others]
+
+
+@draws()
+@given(st.data())
+def test_a_shown_text_is_the_pieces_own_whatever_list_was_passed(data):
+    """Messages put in front, left out, moved or of another conversation never move a text to another piece."""
+    result, given_ = data.draw(drawn_results())
+    report, passed = result.report, data.draw(lists_like(given_))
+    alone = "history" if result.messages else "knowledge"
+    lists = passed if isinstance(passed, dict) else {alone: passed}
+    own = {}
+    for block, items in (given_ if isinstance(given_, dict) else {alone: given_}).items():
+        prefix = "" if block == "knowledge" and not isinstance(given_, dict) else f"{block}-"
+        own |= {(block, f"{prefix}{i}"): words_of(item).text for i, item in enumerate(items)}
+    assert own.keys() <= by_id(report).keys()
+    said = {block: {words_of(item).text for item in items} for block, items in lists.items()}
+    found = texts_of(report, before=passed, after=passed)
+    shown = {key: one.text for key, one in found.before.items()}
+    assert shown == {key: text for key, text in own.items() if text in said[key[0]]}
+    for key, one in found.after.items():
+        assert by_id(report)[key].action != "trimmed"
+        assert one.text == own[key] or by_id(report)[key].action != "kept"
+
+
+@pytest.mark.parametrize("framework", ["langchain", "llamaindex"])
+def test_a_prompt_put_in_front_moves_no_text(framework):
+    """The report of a bounded model shows each message of the thread that was passed under its own piece."""
+    reports = []
+    options = {"max_tokens": 120, "counter": WordCounter(), "on_report": reports.append}
+    turns = [(f"question {n}", f"answer {n} is fine") for n in range(20)]
+    if framework == "langchain":
+        thread = [m for ask, say in turns for m in (HumanMessage(ask), AIMessage(say))]
+        model = langchain_budget.budget_model(FakeListChatModel(responses=["x"]), **options)
+        model.invoke([SystemMessage("You help."), *thread, HumanMessage("the last")])
+    else:
+        roles = ("user", "assistant")
+        thread = [ChatMessage(t, role=r) for turn in turns for r, t in zip(roles, turn, strict=True)]
+        model = llamaindex_budget.budget_model(MockLLM(), **options)
+        model.chat([ChatMessage("You help.", role="system"), *thread, ChatMessage("the last", role="user")])
+    found = texts_of(reports[-1], before=thread).before
+    assert {key: one.text for key, one in found.items()} == {
+        ("history", f"history-{i + 1}"): words_of(message).text for i, message in enumerate(thread)
+    }
+
+
+def test_two_pieces_of_one_id_have_no_text():
+    """Where a host gave one id twice, the page cannot say which of two texts is whose."""
+    chat = [
+        {"role": "user", "content": text, "id": name}
+        for text, name in (("tea", "a"), ("ice", "a"), ("sun", "b"))
+    ]
+    report = fit_messages(chat, max_tokens=100, counter=WordCounter()).report
+    for one in (report, BudgetReport.from_dict(report.to_dict())):
+        assert {key[1]: words.text for key, words in texts_of(one, before=chat).before.items()} == {
+            "b": "sun"
+        }
+
+
+def test_a_plan_passes_what_its_blocks_kept():
+    """`after=plan.kept` shows the texts of all blocks as they are in the prompt."""
+    blocks = {"documents": ["one tea", "two teas"], "memory": ["Ann likes tea."]}
+    made = Assembler(400, counter=WordCounter()).assemble(blocks, query="which?")
+    found = texts_of(made.report, after=made.kept).after
+    assert sorted(words.text for words in found.values()) == ["Ann likes tea.", "one tea", "two teas"]
 
 
 def test_what_a_reader_may_not_see_is_in_no_page():

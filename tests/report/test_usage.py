@@ -164,8 +164,8 @@ def test_blocks_without_a_ratio_need_that_of_memory() -> None:
     (taker,) = [c for c in ratio_changes(budget, [report]) if c.after > c.before]
     (giver,) = [c for c in ratio_changes(budget, [report]) if c.after < c.before]
     assert (taker.block, giver.block) == ("memory", "history")
-    assert "pieces had no room in 1 of 1 prompts" in taker.why
-    assert "pieces had no room in 0 of 1 prompts" in giver.why
+    assert "pieces had no room in 1 of 1 prompt." in taker.why
+    assert "pieces had no room in 0 of 1 prompt." in giver.why
 
 
 def test_an_adapted_budget_says_why(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from ..errors import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -31,7 +33,7 @@ class Progress:
     seconds_left: float | None = None
 
     def __str__(self) -> str:
-        parts = [f"{self.rows:,} rows ({self.share:.0%})", f"{self.failed:,} failed"]
+        parts = [f"{counted(self.rows, 'row')} ({self.share:.0%})", f"{self.failed:,} failed"]
         if self.resumed:
             parts.append(f"{self.resumed:,} by an earlier run")
         if self.rows_per_second is not None and self.seconds_left is not None:

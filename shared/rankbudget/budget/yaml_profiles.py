@@ -34,7 +34,7 @@ def read_profile(
 ) -> dict[str, Any]:
     """Returns the values of a budget's `fields` in a YAML file, each level merged over the one before."""
     values: dict[str, Any] = {}
-    for where, section in _levels(path, profile, defaults):
+    for where, section in _levels(path, profile, defaults, fields):
         if not isinstance(section, Mapping):
             known = ", ".join((*_RENAMED, *fields))
             raise _error(where, f"must be a mapping with {known} (got {shown(section)})")
@@ -43,16 +43,21 @@ def read_profile(
 
 
 def _levels(
-    path: str | PathLike[str], profile: str | None, defaults: str | PathLike[str] | None
+    path: str | PathLike[str],
+    profile: str | None,
+    defaults: str | PathLike[str] | None,
+    fields: Sequence[str],
 ) -> list[tuple[str, Any]]:
     """Returns the sections that describe a budget, the most general first, and where each one is."""
     levels = []
     if defaults is not None:
         general = _read(defaults)
+        _check_names(general, defaults, fields)
         if _DEFAULTS not in general:
             raise _error(defaults, f"must have a section {_DEFAULTS!r} (got {shown(list(general))})")
         levels.append((f"{defaults}: {_DEFAULTS}", general[_DEFAULTS]))
     document = _read(path)
+    _check_names(document, path, fields)
     if _DEFAULTS in document:
         levels.append((f"{path}: {_DEFAULTS}", document[_DEFAULTS]))
     profiles = _profiles(document)
@@ -68,6 +73,23 @@ def _levels(
         seen = f"(got {shown(list(document))}). Profiles to choose from: {names}"
         raise _error(path, f"must have a section {_DEFAULTS!r} or {_OVERRIDES!r} {seen}")
     return levels
+
+
+def _check_names(document: Mapping[Any, Any], path: str | PathLike[str], fields: Sequence[str]) -> None:
+    """Raises for each misspelt section, and each misspelt field of a section, whether it is asked for or not."""
+    profiles = _profiles(document)
+    own, groups = (*_RENAMED, *fields), (_DEFAULTS, _OVERRIDES, *_GROUPS)
+    sections = [*((name, document.get(name)) for name in (_DEFAULTS, _OVERRIDES)), *profiles.values()]
+    found = [(shown(key), misspelt(str(key), groups)) for key in document if str(key) not in profiles]
+    found += [
+        (f"{where}.{shown(key)}", _misspelt_option(str(key), own))
+        for where, section in sections
+        for key in (section if isinstance(section, Mapping) else ())
+        if key not in own
+    ]
+    problems = [f"{path}: {place} is unknown; did you mean {meant!r}?" for place, meant in found if meant]
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 def _error(where: object, problem: str) -> BudgetConfigError:
@@ -143,15 +165,12 @@ def _profiles(document: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns what a section says of a budget's fields; misspelt fields and two values for one are errors."""
+    """Returns what a section says of a budget's fields; two values for one are an error."""
     problems = []
     given: dict[str, Any] = {}
     for key, value in section.items():
         name = _RENAMED.get(key, key) if isinstance(key, str) else ""
         if name not in fields:
-            meant = _misspelt_option(str(key), (*_RENAMED, *fields))
-            if meant:
-                problems.append(f"{where}.{shown(key)} is unknown; did you mean {meant!r}?")
             continue
         if name in given:
             problems.append(f"{where}: {name} must be given once (got {key!r} and another spelling)")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ..batch import FitPrompt, Progress, fit_files
 from ..budget.token_budget import TokenBudget
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, counted
 
 _FAILED_ROWS = 3
 _EVERY = 10.0
@@ -40,7 +40,7 @@ def run_batch(options: argparse.Namespace, budget: TokenBudget) -> int:
         raise
     shown.end()
     print(
-        f"rankbudget: {result.rows:,} rows, {result.failed:,} failed, {result.resumed:,} by an earlier run, "
+        f"rankbudget: {counted(result.rows, 'row')}, {result.failed:,} failed, {result.resumed:,} by an earlier run, "
         f"{result.seconds:,.1f} s",
         file=sys.stderr,
     )

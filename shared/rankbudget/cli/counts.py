@@ -10,7 +10,7 @@ from ..budget.context_windows import context_window_of, max_output_of
 from ..counting import counter_for
 from ..counting.models import encoding_for, listed_models
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, counted
 from ..messages.texts import content_text
 from ..prompt.fit_text import fit_text
 from .reading import read_chat, read_text
@@ -67,4 +67,4 @@ def _counts(file: str, counter: TokenCounter, *, each: bool) -> Iterator[tuple[s
     if each and chat.tools:
         alone = counter.count_messages(chat.messages)
         yield "", counter.count_messages(chat.messages, chat.tools) - alone, "tools"
-    yield file, counter.count_messages(chat.messages, chat.tools), f"{len(chat.messages):,} messages"
+    yield file, counter.count_messages(chat.messages, chat.tools), counted(len(chat.messages), "message")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
-from ..errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
+from ..errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError, counted
 from ..messages.texts import content_text
 from ..relevance.index import EmbeddingIndex
 from ..report.report import BudgetReport
@@ -83,7 +83,7 @@ def run_demo(
     halves = {name: _half(module) for name, module in _HALVES.items()}
     system, history = read_chat(chat or _DATA / "conversation.json").split()
     passages = read_passages(docs or _documentation())
-    _say(f"indexing {len(passages):,} passages")
+    _say(f"indexing {counted(len(passages), 'passage')}")
     index = EmbeddingIndex(backend="faiss")
     index.add(passages)
     reserve = _RESERVE if window > 2 * _RESERVE else max(2, window // 4)
@@ -140,7 +140,7 @@ def _compare(done: Mapping[str, Half]) -> bool:
     print(f"\n== {one} and {two}, piece by piece ==")
     names = dict.fromkeys([*first, *second])
     differ = [name for name in names if first.get(name) != second.get(name)]
-    print(f"the same text in both: {len(names) - len(differ)} of {len(names)} pieces")
+    print(f"the same text in both: {len(names) - len(differ)} of {counted(len(names), 'piece')}")
     for name in differ:
         print(f"{name}: {one} {_shown(first.get(name))}, {two} {_shown(second.get(name))}")
     return not differ

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
-from ..errors import BudgetError
+from ..errors import BudgetError, counted
 from ..messages.codec import PINNED_ROLES, DictCodec
 from ..prompt.assembler import Assembler
 from ..prompt.request import Assembly
@@ -128,4 +128,4 @@ def _kept(chat: Chat, messages: Sequence[Any]) -> str:
     places = [i for i, message in enumerate(chat.messages, start=1) if id(message) in kept]
     first = next((i for i in places if chat.messages[i - 1]["role"] not in PINNED_ROLES), None)
     since = "" if first is None else f", the conversation from message {first} on"
-    return f"{len(places):,} of {len(chat.messages):,} messages kept whole{since}"
+    return f"{len(places):,} of {counted(len(chat.messages), 'message')} kept whole{since}"

@@ -6,7 +6,7 @@ import sys
 from difflib import unified_diff
 from pathlib import Path
 
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, counted
 from ..report.order import in_order
 from ..report.report import BudgetReport
 
@@ -27,7 +27,7 @@ def write_golden(report: BudgetReport, path: str) -> int:
     """Writes the file and says so; returns 0."""
     lines = plan_lines(report)
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-    print(f"{path}: {len(lines) - 1:,} pieces")
+    print(f"{path}: {counted(len(lines) - 1, 'piece')}")
     return 0
 
 
@@ -45,12 +45,15 @@ def compare_with(report: BudgetReport, path: str) -> int:
         raise BudgetConfigError(msg) from error
     now = plan_lines(report)
     if before == now:
-        print(f"{path}: {len(now) - 1:,} pieces, no difference")
+        print(f"{path}: {counted(len(now) - 1, 'piece')}, no difference")
         return 0
     for line in unified_diff(before, now, fromfile=path, tofile="now", lineterm="", n=1):
         print(line)
     changed = len(set(before) ^ set(now))
-    print(f"rankbudget: {changed:,} lines differ; --update accepts them", file=sys.stderr)
+    print(
+        f"rankbudget: {counted(changed, 'line')} differ{'s' if changed == 1 else ''}; --update accepts them",
+        file=sys.stderr,
+    )
     return _DIFFERS
 
 

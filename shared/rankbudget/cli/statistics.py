@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import BudgetConfigError, shown
+from ..errors import BudgetConfigError, counted, shown
 from ..report.report import BudgetReport
 from ..report.usage import BlockUsage, usage_of
 from .fitting import print_json
@@ -28,7 +28,7 @@ def show_statistics(files: Sequence[str], *, as_json: bool) -> None:
         rows = {name: _row(block) for name, block in blocks.items()}
         print_json({"reports": len(reports), "used_share": round(full, 4), "blocks": rows})
         return
-    print(f"{len(reports):,} reports, {full:.0%} of the limits used")
+    print(f"{counted(len(reports), 'report')}, {full:.0%} of the limits used")
     head = ("block", "reports", "cut in", "no room in", "mean wanted", "mean used", "mean granted")
     print(aligned((*head, "pieces dropped"), [(name, *_row(one).values()) for name, one in blocks.items()]))
 

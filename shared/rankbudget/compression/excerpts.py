@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
@@ -59,7 +60,7 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
     order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces))]
-    kind = "lines" if of_lines and len(pieces) == count else "parts"
+    kind = "line" if of_lines and len(pieces) == count else "part"
     return partial(_pick, pieces, list(dict.fromkeys(order)), dict.fromkeys([*asks, *near], asked), kind=kind)
 
 
@@ -84,7 +85,7 @@ def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], targe
         beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)
         free = room - (0 if beside else _MARKER)
         most = free if i in named else longest
-        if len(piece) > most and kind == "lines":  # half a sentence may say what is false
+        if len(piece) > most and kind == "line":  # half a sentence may say what is false
             piece = _shortened(piece, named.get(i, frozenset()), most)
         if len(piece) <= free and piece:
             kept[i] = piece
@@ -96,7 +97,7 @@ def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], targe
             out += gap  # blank lines cost less than a marker
         elif gap:
             out[-1] = out[-1].rstrip()
-            out.append(f"\n[... {len(gap)} {kind} ...]\n")
+            out.append(f"\n[... {counted(len(gap), kind)} ...]\n")
         out.append(kept.get(i, ""))
         last = i
     return "".join(out).strip("\n")

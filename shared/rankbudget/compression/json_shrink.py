@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import counted
 from .excerpts import excerpt_of
 from .importance import Words, by_importance, saying, tells_trouble
 from .json_columns import as_columns, as_rows
@@ -102,7 +103,7 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str
             room -= size
     kept = {key: chosen[key] for key in value if key in chosen}
     if len(kept) < len(value):
-        kept["..."] = f"{len(value) - len(kept)} more keys"
+        kept["..."] = counted(len(value) - len(kept), "more key")
     return kept
 
 
@@ -128,5 +129,5 @@ def _shrink_array(
         places = [-1, *sorted(kept), len(value)]
         # One marker, where most is missing: one in every gap would cost too much.
         widest = max(range(len(places) - 1), key=lambda i: places[i + 1] - places[i])
-        out.insert(widest, marker(f"... {len(value) - len(kept)} more items ..."))
+        out.insert(widest, marker(f"... {counted(len(value) - len(kept), 'more item')} ..."))
     return out

@@ -44,8 +44,8 @@ def what_is_left(text: str, cut: str) -> str:
     if value is not None and parse(text) is not None:
         same = value == parse(text)
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
-    if found := re.search(r"^\[\.\.\. \d+ (lines|parts) \.\.\.\]$", cut, re.MULTILINE):
-        return f"its first and last {found[1]}, and those that the question names or that tell of errors"
+    if found := re.search(r"^\[\.\.\. [\d,]+ (line|part)s? \.\.\.\]$", cut, re.MULTILINE):
+        return f"its first and last {found[1]}s, and those that the question names or that tell of errors"
     end = cut.rpartition("...")[2].strip()
     return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
 

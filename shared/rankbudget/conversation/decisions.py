@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from ..errors import counted
 from ..messages.texts import texts_of
 from ..segment import Action, Decision, DecisionRange
 from .timeline import Timeline
@@ -42,7 +43,7 @@ def decisions_on(
         ahead, whole = whole[: written[0]], whole[written[0] :]  # only pinned ones come before a summary
         spread(len(ahead), lambda: ahead, "kept", "fits")
         replaced = size - len(chosen)
-        detail = f"It replaces {replaced:,} dropped message{'' if replaced == 1 else 's'}."
+        detail = f"It replaces {counted(replaced, 'dropped message')}."
         about = {"segment_id": "history-summary", "reason": "summary_of_dropped", "detail": detail}
         parts.append(_decision(**about, action="summarized", before=0, after=written[1]))
     spread(len(whole), lambda: whole, "kept", "fits")
@@ -65,7 +66,8 @@ def decisions_on(
 
 def _unread(number: int) -> Decision:
     """Returns one decision for all stored messages that were not read: nothing of them is known."""
-    detail = f"{number:,} older messages of the stored conversation were not read."
+    was = "was" if number == 1 else "were"
+    detail = f"{counted(number, 'older message')} of the stored conversation {was} not read."
     about = {"segment_id": "history-unread", "reason": "not_read", "detail": detail}
     return _decision(**about, action="trimmed", before=0, after=0)
 
@@ -82,7 +84,7 @@ def _decide(timeline: Timeline, edits: Mapping[int, Any], at: int, action: Actio
         detail = _what_is_left(timeline, at, edits[at])
     if action == "kept" and timeline.is_pinned(at):
         reason = "pinned"
-    name = timeline.codec.message_id(message) or f"history-{at}"
+    name = timeline.name(at)
     return _decision(segment_id=name, action=action, reason=reason, before=before, after=after, detail=detail)
 
 
@@ -99,4 +101,4 @@ def _what_is_left(timeline: Timeline, at: int, edited: Any) -> str:
         texts, cuts = ["\n".join(texts)], ["\n".join(cuts)]
     pairs = zip(texts, cuts, strict=True)
     parts = dict.fromkeys([what_is_left(text, cut) for text, cut in pairs if text != cut])
-    return f"{after:,} of {before:,} tokens of its text are left: {' or '.join(parts)}{each}."
+    return f"{after:,} of {counted(before, 'token')} of its text are left: {' or '.join(parts)}{each}."

@@ -260,6 +260,8 @@ def _put_together(
         question=None if asked is None else bisect_left(chosen, asked) + (shown is not None),
         state=state,
         unsummarized=summary is not None and (failed or shown is None),
+        edits=edits,
+        summary=shown,
     )
 
 

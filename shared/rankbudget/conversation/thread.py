@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..counting.protocol import TokenCounter
@@ -60,3 +60,5 @@ class FittedThread:
     question: int | None  # index of the current question in `messages`
     state: ThreadState | None  # what a session should remember; None where nothing is
     unsummarized: bool = False  # some of what was dropped is in no summary, although there is a summarizer
+    edits: Mapping[int, Any] = field(default_factory=dict)  # shortened copies by the position of the message
+    summary: Any = None  # the message that shows the summary

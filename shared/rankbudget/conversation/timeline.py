@@ -151,6 +151,10 @@ class Timeline:
                 return False  # what was counted before is not counted again
         return left >= 0
 
+    def name(self, position: int) -> str:
+        """Returns the id of a message: its host's own, or its position."""
+        return self.codec.message_id(self.messages[position]) or f"history-{position}"
+
     def texts(self, position: int) -> list[str]:
         """Returns the plain texts of a message, one for each text block."""
         return texts_of(self.codec.to_dict(self.messages[position]).get("content"))

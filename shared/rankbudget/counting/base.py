@@ -13,7 +13,7 @@ from . import messages as framing
 from .cutting import cut_text
 from .media import MediaTable
 from .protocol import Message, Side, Tool
-from .tools import schema_tokens
+from .tools import check_tools, schema_tokens
 
 _GENERATION_CHARACTERS = 8_000_000  # there are two generations: at most 16 M characters are kept
 MOST_TEXTS = 200_000
@@ -93,7 +93,7 @@ class TextCounter(ABC):
         """Returns what a request costs before any message: reply priming and tool schemas."""
         if not tools:
             return self._request_start
-        check_list("tools", tools, "tool schemas")
+        check_tools(tools)
         return self._request_start + schema_tokens(tools, self.count, start=self._function_start)
 
     def count_messages(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> int:

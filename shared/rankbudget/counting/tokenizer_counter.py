@@ -20,6 +20,7 @@ from .blocks import blocks_of
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, join_contents
 from .protocol import Message, Tool
+from .tools import check_tools
 
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10
@@ -141,7 +142,7 @@ class TokenizerCounter(TextCounter):
         if self._render is None:
             return super().overhead(tools)
         if tools:
-            check_list("tools", tools, "tool schemas")
+            check_tools(tools)
         key = framing.as_text(list(tools)) if tools else ""
         if key not in self._bases:
             if len(self._bases) > _MOST_TOOL_SETS:

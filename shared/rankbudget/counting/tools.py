@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..errors import BudgetConfigError, check_list, shown
 from .blocks import as_block, function_of
 from .messages import as_text
 
@@ -33,6 +34,18 @@ _COUNTED_ELSEWHERE = frozenset(
     }
 )  # fmt: skip
 _TOOL_KEYS = frozenset({"name", "description", "type", "strict", "cache_control", "function", *_SCHEMAS})
+
+
+def check_tools(tools: Any) -> None:
+    """Raises BudgetConfigError for functions, whose schemas are unknown here; odd schemas are counted."""
+    check_list("tools", tools, "tool schemas")
+    wrong = [tool for tool in tools if callable(tool)]
+    if wrong:
+        raise BudgetConfigError.of(
+            f"each tool must be a schema, as {{'type': 'function', 'function': {{..}}}} (got {shown(tool)}). "
+            "Give the one that you send; the classes of langchain_budget take functions, too"
+            for tool in wrong
+        )
 
 
 def schema_tokens(tools: Sequence[Any], count: Count, *, start: int = 7) -> int:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, BudgetExceededError
+from ..errors import BudgetConfigError, BudgetExceededError, counted
 from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
 from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
@@ -204,8 +204,14 @@ def _why_dropped(own: tuple[str, str] | None, tokens: int, limit: int, left: int
     if own and own[0]:
         return own
     if tokens > limit:
-        return "too_large", own[1] if own else f"Needs {tokens} tokens; the block has {limit} for segments."
-    detail = f"Needs {tokens} tokens; {left} of the {limit} for segments are left." if tokens > left else ""
+        return "too_large", own[
+            1
+        ] if own else f"Needs {counted(tokens, 'token')}; the block has {limit} for segments."
+    detail = (
+        f"Needs {counted(tokens, 'token')}; {left} of the {limit} for segments are left."
+        if tokens > left
+        else ""
+    )
     return "no_room", own[1] if own else detail
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..counting.protocol import TokenCounter
+from ..errors import counted
 from ..relevance.sentences import split_sentences
 from ..segment import Rendition, Segment
 from .protocol import Cost, Piece, whole
@@ -82,7 +83,7 @@ class Packing:
     def sentences_kept(self, i: int) -> str:
         """Returns how much of a shortened segment is kept, in words."""
         cut = ", the last one taken cut" if self.pieces[i].rendition.kind == "truncated" else ""
-        return f"{len(self._taken[i])} of {len(self._sentences(i))} sentences{cut}"
+        return f"{len(self._taken[i])} of {counted(len(self._sentences(i)), 'sentence')}{cut}"
 
     def _priced(self) -> Iterator[tuple[int, int, int]]:
         """Yields each unit with the tokens it adds; all sentences of a text add up to its price."""

@@ -8,6 +8,7 @@ from ..compression.truncate import truncate_text
 from ..counting import counter_for
 from ..errors import BudgetConfigError, check_count, named_options, shown
 from ..report.report import BudgetReport, FitResult
+from ..report.texts import KnownPiece
 from ..report.totals import BlockTotal
 from ..segment import Action, Decision, Segment
 from .stages import plain_budget
@@ -69,5 +70,6 @@ def fit_text(
         parts=(decision,),
         counter=measured.name,
         exact=measured.exact,
+        pieces=lambda: (KnownPiece("text", "text", (text,), (kept,)),),
     )
     return FitResult(segments=(Segment(id="text", text=kept, tokens=after),), text=kept, report=report)

@@ -10,7 +10,7 @@ from ..conversation.older import may_be_short
 from ..conversation.selection import MUST, OLDER, REST_SHARE, in_order_of_importance
 from ..conversation.timeline import Timeline
 from ..conversation.units import Unit
-from ..errors import did_you_mean
+from ..errors import counted, did_you_mean
 from ..report.parts import Part
 from ..report.report import BudgetReport, MoreTokens
 from ..report.totals import BlockTotal
@@ -123,9 +123,12 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     stored = inputs.timeline.stored if inputs.timeline is not None else None
     unread = len(stored) - len(stored.loaded(0, len(stored))) if stored is not None else 0
     if unread:
-        noted.append(f"{unread:,} older messages of the stored conversation were not read")
+        was = "was" if unread == 1 else "were"
+        noted.append(f"{counted(unread, 'older message')} of the stored conversation {was} not read")
     if inputs.hidden:
-        noted.append(f"out_of_scope: {len(inputs.hidden)} segments belong to other users or projects")
+        hidden = len(inputs.hidden)
+        belong = "belongs" if hidden == 1 else "belong"
+        noted.append(f"out_of_scope: {counted(hidden, 'segment')} {belong} to other users or projects")
     noted += _without_block(request, inputs)
     limits = [budget.sizes["system"]] if "system" in budget.sizes else []
     if budget.max_system_ratio is not None:
@@ -192,8 +195,7 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     for used, units in _older_by_need(timeline):
         more = used + timeline.pinned_tokens - prices.room
         for position in [p for unit in units for p in unit.positions()] if more > 0 else ():
-            name = timeline.codec.message_id(timeline.messages[position]) or f"history-{position}"
-            found["history", name] = more
+            found["history", timeline.name(position)] = more
     return found
 
 

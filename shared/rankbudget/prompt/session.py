@@ -18,7 +18,7 @@ from ..errors import BudgetConfigError, check_count, named_options
 from ..messages.codec import Codec, DictCodec, finished
 from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
-from ..segment import Block
+from ..segment import Block, check_block_name
 from .fit_messages import check_messages, check_timeout
 from .kinds import check_kinds
 from .request import Plan, PromptRequest, Turn
@@ -90,7 +90,8 @@ class BudgetSession:
         check_count("host_tokens", host_tokens, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"codec": codec, "measure": measure, "sources": sources})
+        check_kinds({"codec": codec, "measure": measure})
+        _check_sources(sources)
         self.budget = budget
         model = budget.model if isinstance(budget, TokenBudget) else None
         self.counter: TokenCounter = counter_for(counter if counter is not None else model or "o200k_base")
@@ -291,7 +292,7 @@ class BudgetSession:
 
     def share_with(self, *blocks: str) -> None:
         """Adds other `blocks` that the prompt may hold, as "knowledge": their share is kept free for them."""
-        check_kinds({"sources": blocks})
+        _check_sources(blocks)
         self.sources = self.sources | set(blocks)
 
     def learn(self, total_tokens: int) -> None:
@@ -341,3 +342,13 @@ class BudgetSession:
         memo[id(self)] = twin
         twin.__setstate__({**self.__getstate__(), "_read": self._read, "_most": self._most})
         return twin
+
+
+def _check_sources(names: Sequence[str]) -> None:
+    """Refuses what is no list of names of blocks, and misspelt ones: their share would stay free for nothing."""
+    check_kinds({"sources": names})
+    problems: list[str] = []
+    for name in names:
+        check_block_name("each of sources", name, problems)
+    if problems:
+        raise BudgetConfigError.of(problems)

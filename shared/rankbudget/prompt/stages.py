@@ -15,6 +15,7 @@ from ..messages.texts import content_text
 from ..report.report import BudgetReport
 from .fitted import fit, fit_history, verify
 from .grants import Inputs, Prices, grant, price, read
+from .known import known_pieces
 from .outcome import contents, needs, warnings
 from .request import Plan, PromptRequest, Turn
 from .stores import filled_steps
@@ -57,6 +58,7 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         covers=request.covers,
         later=partial(contents, request, inputs, prices, rendered),
         needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
+        pieces=partial(known_pieces, request, inputs, prices, fitted),
     )
     return Plan(
         messages=rendered.messages,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from ..errors import counted
 from .rows import Row, rows_of, wanted_by
 from .words import facts_of
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from .report import BudgetReport
 
 _WIDTH, _GAP, _ROOM_FOR_GAP = 1_000, 1.5, 4
-HEAD = ("", "wanted", "granted", "used", "share", "kept", "shortened", "dropped")
+HEAD = ("", "wanted", "granted", "used", "part", "kept", "shortened", "dropped")
 _CELL = (
     "padding:2px 10px 2px 0;text-align:right;font-variant-numeric:tabular-nums;border:0;background:none;"
     "white-space:nowrap"
@@ -62,13 +63,13 @@ def summary_html(report: BudgetReport) -> str:
     return (
         f"<h2>{_headline(report)}</h2>"
         f'<p class="facts">{safe("; ".join(facts_of(report)))}</p>'
-        f'<p class="scale"><b>wanted</b> {wanted:,} tokens{smaller}</p>'
+        f'<p class="scale"><b>wanted</b> {counted(wanted, "token")}{smaller}</p>'
         f'<div class="ghost">{bar_svg(offered, height=10, whole=max(wanted, whole), wanted=True)}</div>'
         f"{bar_svg(rows, height=34)}"
-        f'<p class="scale"><b>{named}</b> {whole:,} tokens</p>'
+        f'<p class="scale"><b>{named}</b> {counted(whole, "token")}</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="rows of the window">'
         f"<table><caption>The used column adds up to the {named}.</caption><thead><tr>"
-        + "".join(f'<th scope="col">{name or "part"}</th>' for name in HEAD)
+        + "".join(f'<th scope="col">{name or "row"}</th>' for name in HEAD)
         + f"</tr></thead><tbody>{lines}</tbody></table></div>"
         + (f'<ul class="warnings" aria-label="warnings">{notes}</ul>' if notes else "")
     )
@@ -79,8 +80,8 @@ def whole_of(rows: Iterable[Row]) -> int:
     return sum([row.used for row in rows])
 
 
-def share_of(tokens: int, whole: int) -> str:
-    """Returns a share in percent; what is there is never 0%."""
+def part_of(tokens: int, whole: int) -> str:
+    """Returns a part in percent; what is there is never 0%."""
     if whole <= 0:
         return ""
     shown = f"{tokens / whole:.0%}"
@@ -98,7 +99,7 @@ def bar_svg(rows: Sequence[Row], *, height: int, whole: int = 0, wanted: bool = 
         parts.append(
             f'<rect class="p-{row.name if not row.is_block else "block"}" x="{left:.2f}" y="0" '
             f'width="{width - gap:.2f}" height="{height}" fill="{row.hue}">'
-            f"<title>{safe(row.title)}: {tokens:,} tokens</title></rect>"
+            f"<title>{safe(row.title)}: {counted(tokens, 'token')}</title></rect>"
         )
         left += width
     said = "what was wanted" if wanted else "where the window goes"
@@ -110,8 +111,8 @@ def bar_svg(rows: Sequence[Row], *, height: int, whole: int = 0, wanted: bool = 
 
 
 def _headline(report: BudgetReport) -> str:
-    share = f" ({report.total_tokens / report.limit:.0%})" if report.limit > 0 else ""
-    return f"{report.total_tokens:,} of {report.limit:,} tokens{share}"
+    usage = f" ({report.total_tokens / report.limit:.0%})" if report.limit > 0 else ""
+    return f"{report.total_tokens:,} of {counted(report.limit, 'token')}{usage}"
 
 
 def _line(row: Row, *, whole: int, in_page: bool = False) -> tuple[str, ...]:
@@ -125,7 +126,7 @@ def _line(row: Row, *, whole: int, in_page: bool = False) -> tuple[str, ...]:
         title = f'<button type="button" class="only" data-block="{safe(row.name)}">{title}</button>'
     counts = [f"{n:,}" if row.is_block else "" for n in (row.kept, row.shortened, row.dropped)]
     tokens = ["" if n is None else f"{n:,}" for n in (row.wanted, row.granted, row.used)]
-    return (swatch + title, *tokens, share_of(row.used, whole), *counts)
+    return (swatch + title, *tokens, part_of(row.used, whole), *counts)
 
 
 def _total(rows: Sequence[Row]) -> tuple[str, ...]:

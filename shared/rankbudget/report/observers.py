@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, shown
 from .rows import rows_of, wanted_by
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def trace_reports(tracer_provider: Any = None) -> OnReport:
         tracer_provider: what makes tracers; None takes the global one.
 
     Raises:
+        BudgetConfigError: `tracer_provider` makes no tracers, as the address of a collector.
         ImportError: OpenTelemetry is missing; the extra `otel` has it.
 
     Example:
@@ -40,6 +41,12 @@ def trace_reports(tracer_provider: Any = None) -> OnReport:
 
     Source: OpenTelemetry's semantic conventions for generative AI, and OpenInference's, as of 2026-11.
     """
+    if tracer_provider is not None and not hasattr(tracer_provider, "get_tracer"):
+        msg = (
+            f"tracer_provider must be a TracerProvider or None (got {shown(tracer_provider)}). "
+            "Give the address of a collector to the exporter of the provider."
+        )
+        raise BudgetConfigError(msg)
     try:
         from opentelemetry import trace
     except ImportError as error:
@@ -73,7 +80,7 @@ def log_reports(path: str | os.PathLike[str], *, decisions: bool = False) -> OnR
         decisions: also what became of each piece, with its id.
 
     Raises:
-        BudgetConfigError: the file's folder does not exist.
+        BudgetConfigError: the file's folder does not exist, or `path` is no path or a folder itself.
 
     Example:
         >>> import tempfile
@@ -84,9 +91,10 @@ def log_reports(path: str | os.PathLike[str], *, decisions: bool = False) -> OnR
         ...     len(Path(folder, "reports.jsonl").read_text().splitlines())
         1
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        msg = f"path must be in a folder that exists (got {str(path)!r})."
+    given: object = path  # callers without type checks give None
+    target = Path(given) if isinstance(given, (str, os.PathLike)) else None
+    if target is None or target.is_dir() or not target.parent.is_dir():
+        msg = f"path must be the path of a file, in a folder that exists (got {shown(path)})."
         raise BudgetConfigError(msg)
 
     def on_report(report: BudgetReport) -> None:

@@ -5,6 +5,7 @@
   const strings = data.strings;
   const find = (id) => document.getElementById(id);
   const figure = (n) => n.toLocaleString("en-US");
+  const counted = (n, what) => `${figure(n)} ${what}${n === 1 ? "" : "s"}`;
   const CHUNK = 60; // pieces drawn at a time
   const SHOWN = 420; // characters of a text in the list; the panel has all of it
   const EDGE = 120; // characters of an unchanged stretch that are shown at both ends
@@ -100,7 +101,7 @@
     items.replaceChildren();
     const all = pieces().length, shown = pieces().filter(matches).length;
     find("count").textContent =
-      shown === all ? `${figure(all)} pieces` : `${figure(shown)} of ${figure(all)} pieces`;
+      shown === all ? counted(all, "piece") : `${figure(shown)} of ${counted(all, "piece")}`;
     if (!shown) items.append(el("li", { class: "empty" }, "No piece matches. Clear the search or a filter."));
     more();
   }
@@ -119,7 +120,7 @@
     if (entry.kind === "block") return blockHead(entry.block);
     if (entry.kind === "run" && entry.pieces.length === 1) return card(entry.pieces[0]);
     if (entry.kind === "run") return runOf(entry.pieces);
-    const said = `Same start as turn ${turn}: ${figure(entry.same)} pieces, ${figure(entry.tokens)} tokens. ` +
+    const said = `Same start as turn ${turn}: ${counted(entry.same, "piece")}, ${counted(entry.tokens, "token")}. ` +
       "A prompt cache may hold it.";
     return el("li", { class: "cache" }, el("span", {}, said));
   }
@@ -127,7 +128,7 @@
   function blockHead(block) {
     const [granted, used, rank] = own(data.turns[turn].blocks, block) || [null, null, null];
     const figures = used === null ? "" :
-      `${figure(used)}${granted === null ? "" : ` of ${figure(granted)}`} tokens, rank ${rank}`;
+      `${granted === null ? counted(used, "token") : `${figure(used)} of ${counted(granted, "token")}`}, rank ${rank}`;
     return el("li", { class: "block", hue: hueOf(block) },
       el("i", { "aria-hidden": "true" }), el("b", {}, titleOf(block)), el("span", {}, figures));
   }
@@ -175,7 +176,7 @@
       inner.hidden = !open;
       toggle.setAttribute("aria-expanded", String(open));
     } }, el("span", {}, `${figure(list.length)} dropped`), el("span", { class: "role" }, reasons),
-      el("span", { class: "tokens" }, `${figure(tokens)} tokens`));
+      el("span", { class: "tokens" }, counted(tokens, "token")));
     return el("li", { class: "piece dropped run", hue: hueOf(list[0].block) }, toggle, inner);
   }
 
@@ -238,7 +239,7 @@
   }
 
   function comesBack(piece) {
-    if (piece.more > 0) return `${figure(piece.more)} more tokens for the prompt bring it back.`;
+    if (piece.more > 0) return `${counted(piece.more, "more token")} for the prompt ${piece.more === 1 ? "brings" : "bring"} it back.`;
     if (piece.more === 0) return "No budget brings it back.";
     return "How many more tokens bring it back is not known here; report.explain() may say it.";
   }
@@ -279,7 +280,7 @@
     if (text.length < 4 * EDGE) return [text];
     const rest = text.slice(EDGE, -EDGE);
     const open = el("button", { type: "button", class: "fold", onclick: () => open.replaceWith(rest) },
-      `${figure(rest.length)} characters the same`);
+      `${counted(rest.length, "character")} the same`);
     return [text.slice(0, EDGE), open, text.slice(-EDGE)];
   }
 
@@ -321,7 +322,7 @@
         part.style.background = hue;
         stack.append(part);
       }
-      const said = `Turn ${i + 1}: ${figure(one.total)} of ${figure(one.limit)} tokens`;
+      const said = `Turn ${i + 1}: ${figure(one.total)} of ${counted(one.limit, "token")}`;
       const pick = { type: "button", "aria-label": said, title: said, onclick: () => show(i) };
       return el("button", pick, stack, String(i + 1));
     }));
@@ -384,9 +385,11 @@
     if (event.key === "/" && !typing) { find("query").focus(); event.preventDefault(); return; }
     if (typing || !["ArrowDown", "ArrowUp"].includes(event.key)) return;
     const buttons = [...items.querySelectorAll(".piece > button")].filter((one) => one.offsetParent);
-    const at = buttons.indexOf(document.activeElement);
-    if (at < 0) return;
-    const target = buttons[at + (event.key === "ArrowDown" ? 1 : -1)];
+    const at = buttons.indexOf(document.activeElement), down = event.key === "ArrowDown";
+    if (at < 0 && !(down && document.activeElement === document.body)) return;
+    // Where none has the focus, the first one in sight gets it.
+    const target = at < 0 ? buttons.find((one) => one.getBoundingClientRect().top >= 0) : buttons[at + (down ? 1 : -1)];
+    if (at < 0 && !target) return;
     if (target) { target.focus(); if (target.parentNode.piece) target.click(); }
     event.preventDefault();
   });

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..budget.token_budget import TokenBudget
-from ..errors import BudgetConfigError, check_number
+from ..errors import BudgetConfigError, check_number, counted, shown
 from ..segment import block_named
 from .report import BudgetReport
 from .rows import Row, rows_of
-from .usage import Reports, as_report, wanted_of
+from .usage import Reports, reports_in, wanted_of
 
 _log = logging.getLogger("rankbudget.report")
 _POOL = "memory"
@@ -61,7 +61,8 @@ def adapt_ratios(
         least: no ratio falls below this share, 0 to 1, however many steps are made.
 
     Raises:
-        BudgetConfigError: `most` or `least` is no such share, or `reports` holds something else.
+        BudgetConfigError: `budget` is none, `most` or `least` is no such share, or `reports` holds something
+            else.
 
     Example:
         >>> from rankbudget import Assembler
@@ -83,11 +84,14 @@ def ratio_changes(
 ) -> tuple[RatioChange, ...]:
     """Returns what `adapt_ratios` changes, and why; arguments and errors are as in `adapt_ratios`."""
     problems: list[str] = []
+    given: object = budget
+    if not isinstance(given, TokenBudget):
+        problems.append(f"budget must be a TokenBudget, and reports come second (got {shown(given)})")
     check_number("most", most, problems, high=1, above=True, allowed="a share above 0 to 1")
     check_number("least", least, problems, high=1, allowed="a share from 0 to 1")
     if problems:
         raise BudgetConfigError.of(problems)
-    room, needs = _needs(budget, [as_report(report) for report in reports])
+    room, needs = _needs(budget, reports_in(reports))
     whole = sum([budget.ratios[name] for name in needs])
     gaps: dict[str, int] = {}
     for name, need in needs.items():
@@ -107,8 +111,8 @@ def ratio_changes(
 def _change(need: _Need, name: str, before: float, parts: int, of_ratio: float) -> RatioChange:
     after = round(before + parts / _PARTS, 10)
     why = (
-        f"ratio of {name}: {before:g} -> {after:g}. It needed {need.tokens:,} tokens a prompt, its share was "
-        f"{int(of_ratio * before):,}; pieces had no room in {need.exhausted} of {need.reports} prompts."
+        f"ratio of {name}: {before:g} -> {after:g}. It needed {counted(need.tokens, 'token')} a prompt, its share was "
+        f"{int(of_ratio * before):,}; pieces had no room in {need.exhausted} of {counted(need.reports, 'prompt')}."
     )
     return RatioChange(name, before, after, why)
 

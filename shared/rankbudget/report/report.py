@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import BudgetConfigError, BudgetError, shown
+from ..errors import BudgetConfigError, BudgetError, counted, shown
 from ..segment import Decision, Segment
 from .parts import Part, expanded, make_sum, size_of
 from .totals import BlockTotal
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from .texts import Given
+    from .texts import Given, KnownPiece
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
@@ -51,6 +51,7 @@ class BudgetReport:
         later: makes `overhead`, `totals` (the blocks), `parts` and `joined` when the report is read. Pieces
             of joined blocks cost other tokens together than one by one; the last kept take the difference.
         needs: makes, of the report, what says how many more tokens bring a piece back.
+        pieces: makes all pieces as they were given and as they read, which a page compares texts with.
 
     Example:
         >>> from functools import partial
@@ -66,7 +67,7 @@ class BudgetReport:
         ...     overhead=3,
         ... )
         >>> print(report.table())
-        block     rank  granted  used  share  kept  shortened  dropped
+        block     rank  granted  used  usage  kept  shortened  dropped
         history      5       80    57    71%     1          0        1
         overhead                    3
         total               100    60    60%     1          0        1
@@ -106,19 +107,20 @@ class BudgetReport:
         covers: Covers = "prompt",
         later: Callable[[], Mapping[str, Any]] | None = None,
         needs: Callable[[BudgetReport], MoreTokens] | None = None,
+        pieces: Callable[[], Iterable[KnownPiece]] | None = None,
     ) -> None:
         given = {"overhead": overhead, "totals": tuple(blocks), "parts": tuple(parts), "joined": ()}
         self.__dict__.update(
             limit=limit, total_tokens=total_tokens, window=window, reserve=reserve, safety=safety,
-            counter=counter, exact=exact, model=model, covers=covers, _needs=needs,
+            counter=counter, exact=exact, model=model, covers=covers, _needs=needs, _pieces=pieces,
             _noted=warnings if callable(warnings) else lambda: warnings,
             _later=later or (lambda: given),
         )  # fmt: skip
 
     def __repr__(self) -> str:
         return (
-            f"BudgetReport({self.total_tokens:,} of {self.limit:,} tokens, {len(self.totals)} blocks, "
-            f"{self.size:,} decisions)"
+            f"BudgetReport({self.total_tokens:,} of {counted(self.limit, 'token')}, {counted(len(self.totals), 'block')}, "
+            f"{counted(self.size, 'decision')})"
         )
 
     def __eq__(self, other: object) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .bar import HEAD, share_of, whole_of
+from ..errors import counted
+from .bar import HEAD, part_of, whole_of
 from .rows import Row, rows_of, wanted_by
 from .words import facts_of
 
@@ -45,7 +46,7 @@ class Picture:
         report, rows = self.report, rows_of(self.report)
         width = min(options.max_width, _WIDEST)
         marks = marks_of(rows, plain=console.color_system is None or options.ascii_only)
-        yield Text(f"{report.total_tokens:,} of {report.limit:,} tokens", style="bold")
+        yield Text(f"{report.total_tokens:,} of {counted(report.limit, 'token')}", style="bold")
         yield _strip(marks, shared_out(rows, width))
         beside = Table.grid(padding=(0, 3))
         beside.add_row(_grid(marks, shared_out(rows, _COLUMNS * _LINES)), _legend(rows, marks))
@@ -125,8 +126,8 @@ def _legend(rows: tuple[Row, ...], marks: list[Mark]) -> Table:
     for _ in range(2):
         legend.add_column(justify="right", no_wrap=True)
     for row, mark in zip(rows, marks, strict=True):
-        share = share_of(row.used, whole)
-        legend.add_row(Text(mark.character, mark.style), Text(row.title), Text(f"{row.used:,}"), Text(share))
+        part = part_of(row.used, whole)
+        legend.add_row(Text(mark.character, mark.style), Text(row.title), Text(f"{row.used:,}"), Text(part))
     legend.add_row("", Text("total", "bold"), Text(f"{whole:,}", "bold"), "")
     return legend
 
@@ -138,7 +139,7 @@ def _table(rows: tuple[Row, ...]) -> Table:
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=20)
-    names = [name for name in HEAD if name not in ("", "share")]
+    names = [name for name in HEAD if name not in ("", "part")]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..counting.blocks import as_block, block_text, function_of, kind_of
 from ..errors import BudgetConfigError, shown
-from ..segment import Segment, block_named
-from .order import in_order
+from ..segment import block_named
 
 if TYPE_CHECKING:
     from .report import BudgetReport
@@ -40,22 +39,40 @@ class Texts:
     after: Mapping[tuple[str, str], Words] = field(default_factory=dict)
 
 
+class KnownPiece(NamedTuple):
+    """One piece as the fitting had it: a host's objects or texts, each of which says all of it."""
+
+    block: str
+    id: str
+    whole: tuple[Any, ...]
+    reads: tuple[Any, ...]  # as it is in the prompt, where it is
+
+
 def texts_of(report: BudgetReport, *, before: Given = None, after: Given = None) -> Texts:
-    """Returns the texts of `before`, what was offered, and of `after`, what was kept, by block and id."""
-    ids: dict[str, list[str]] = {}
+    """Returns the texts of `before`, what was offered, and of `after`, what was kept, by block and id.
+
+    A text that was passed belongs to each piece that says the same, wherever it stands in its list.
+    """
+    ids: dict[str, dict[str, bool]] = {}
     for one in report.decisions:
-        ids.setdefault(one.block, []).append(one.segment_id)
-    offered = {name: _items(held) for name, held in _by_block(before, ids, "before").items()}
-    shorter = {name: _items(held) for name, held in _by_block(after, ids, "after").items()}
-    first = dict(_named(offered, ids))
-    names = {id(item): key for key, item in first.items()}
-    kept: dict[str, list[str]] = {}
-    for one in in_order(report.decisions, list(ids), first):
-        if one.action != "trimmed":
-            kept.setdefault(one.block, []).append(one.segment_id)
+        ids.setdefault(one.block, {})[one.segment_id] = one.action != "trimmed"
+    offered, kept = _Passed.of(before, ids, "before"), _Passed.of(after, ids, "after")
+    known = report._pieces  # noqa: SLF001 - for others a report holds no texts
+    if known is None:  # it was plain data: only hosts' own ids are certain
+        found = [
+            (name, made, offered.named(name, made), kept.named(name, made))
+            for name, own in ids.items()
+            for made in own
+        ]
+    else:
+        found = [
+            (name, made, offered.saying(name, whole), kept.saying(name, reads))
+            for name, made, whole, reads in known()
+            if made in ids.get(name, ())
+        ]
     return Texts(
-        {key: words_of(item) for key, item in first.items()},
-        {key: words_of(item) for key, item in _still_named(shorter, kept, names)},
+        _certain([((name, made), words) for name, made, words, _ in found]),
+        _certain([((name, made), words) for name, made, _, words in found if ids[name][made]]),
     )
 
 
@@ -65,10 +82,7 @@ def kept_in(result: Any) -> Given:
     if held is None:
         return getattr(result, "messages", None) or getattr(result, "segments", None) or None
     layout = getattr(result, "layout", None)
-    found: dict[str, Any] = {"history": list(result.history)}
-    for name, fit in held.items():
-        pieces = getattr(fit, "pieces", ())
-        found[name] = [_Kept(p.segment.id, p.rendition.text, p.segment.score) for p in pieces]
+    found: dict[str, Any] = {"history": list(result.history), **held}
     if layout is not None:
         found |= {"system": layout.system, "query": [layout.question] if layout.question is not None else []}
     return found
@@ -84,7 +98,49 @@ class _Kept:
 
 
 # ---- which piece an item is ----------------------------------------------------------------------
-def _by_block(given: Given, ids: Mapping[str, list[str]], what: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What a caller passed, by block: what it says by its identity, its text and its own id."""
+
+    objects: Mapping[tuple[str, int], tuple[Any, Words]]  # held, so that no other object gets its identity
+    texts: Mapping[tuple[str, str], Words]
+    ids: Mapping[tuple[str, str], Words]
+
+    @classmethod
+    def of(cls, given: Given, ids: Mapping[str, Any], what: str) -> _Passed:
+        items = [(name, item) for name, held in _by_block(given, ids, what).items() for item in _items(held)]
+        words = [words_of(item) for _, item in items]
+        said = [(name, item, one) for (name, item), one in zip(items, words, strict=True)]
+        return cls(
+            {(name, id(item)): (item, one) for name, item, one in said},
+            {(name, one.text): one for name, _, one in said},
+            _certain([((name, _own_id(item)), one) for name, item, one in said]),
+        )
+
+    def named(self, block: str, made: str) -> Words | None:
+        return self.ids.get((block, made)) if made else None
+
+    def saying(self, block: str, forms: Iterable[Any]) -> Words | None:
+        """Returns what was passed that is one form of a piece or says the same, with the piece's own role."""
+        for form in (one for one in forms if one is not None):
+            own = words_of(form)
+            _, same = self.objects.get((block, id(form)), (None, None))
+            found = same or self.texts.get((block, own.text))
+            if found is not None:
+                score = found.score if own.score is None else own.score
+                return Words(found.text, own.role or found.role, score)
+        return None
+
+
+def _certain(found: Iterable[tuple[tuple[str, str], Words | None]]) -> dict[tuple[str, str], Words]:
+    """Returns the words by block and id, without an id that several pieces have which say different words."""
+    held: dict[tuple[str, str], Words | None] = {}
+    for key, words in found:
+        held[key] = words if held.get(key, words) == words else None
+    return {key: words for key, words in held.items() if words is not None}
+
+
+def _by_block(given: Given, ids: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Returns the items by block; a plain list is of the conversation, or of the only block."""
     if given is None:
         return {}
@@ -106,52 +162,14 @@ def _items(held: Any) -> list[Any]:
     """Returns the items of one block: one text, a Block, or a list."""
     if held is None:
         return []
+    pieces = getattr(held, "pieces", None)  # what a block kept
+    if pieces is not None:
+        return [_Kept(one.segment.id, one.rendition.text, one.segment.score) for one in pieces]
     inside = getattr(held, "messages", None) or getattr(held, "segments", None)
     if inside is not None:
         return list(inside)
     alone = isinstance(held, str | Mapping) or not isinstance(held, Iterable) or hasattr(held, "model_dump")
     return [held] if alone else list(held)
-
-
-def _named(
-    offered: Mapping[str, list[Any]], ids: Mapping[str, list[str]]
-) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Yields each item that was offered with the block and id of its piece.
-
-    An item has its own id or the one its position gives it, as decisions name it.
-    """
-    for name, items in offered.items():
-        known = dict.fromkeys(ids.get(name, ()))
-        for i, item in enumerate(items):
-            alone = [name] if len(items) == 1 else []
-            named = [_own_id(item), f"{name}-{i}", str(i), f"document-{i + 1}", *alone]
-            # A segment is decided on under its own id. One its reader may not see has none in the report.
-            for made in named[:1] if isinstance(item, Segment) else named:
-                if made and made in known:
-                    yield (name, made), item
-                    break
-
-
-def _still_named(
-    shorter: Mapping[str, list[Any]], kept: Mapping[str, list[str]], names: Mapping[int, tuple[str, str]]
-) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Yields each item that was kept with the block and id of its piece.
-
-    What is kept whole is the same object, and others may have an id. The rest is paired in order, where it
-    has as many pieces; where it has not, no text is better than the wrong one.
-    """
-    for name, items in shorter.items():
-        waiting = dict.fromkeys(kept.get(name, ()))
-        apart = []
-        for item in items:
-            key = names.get(id(item), (name, _own_id(item)))
-            if key[0] == name and key[1] in waiting:
-                del waiting[key[1]]
-                yield key, item
-            else:
-                apart.append(item)
-        if len(apart) == len(waiting):
-            yield from (((name, key), item) for key, item in zip(waiting, apart, strict=True))
 
 
 def _own_id(item: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import BudgetConfigError, shown
+from ..errors import BudgetConfigError, check_list, shown
 from .report import BudgetReport
 from .rows import Row, rows_of
 
@@ -63,7 +63,7 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
         reports: reports, or what their `to_dict` returned; `decisions=False` is enough.
 
     Raises:
-        BudgetConfigError: `reports` holds something else than reports.
+        BudgetConfigError: `reports` is no list, or holds something else than reports.
 
     Example:
         >>> from rankbudget import fit_messages
@@ -73,7 +73,7 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
         (2, 0.5, 126, 84)
     """
     found: dict[str, BlockUsage] = {}
-    for report in map(as_report, reports):
+    for report in reports_in(reports):
         for row in rows_of(report):
             if row.is_block:
                 found[row.name] = _with(found.get(row.name) or BlockUsage(name=row.name), row)
@@ -81,7 +81,7 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
 
 
 def debug_context(made: Any) -> str:
-    """Returns each block's tokens, grant and share used, and what looks wrong, as `table()` does.
+    """Returns each block's tokens, grant and usage, and what looks wrong, as `table()` does.
 
     Args:
         made: a report, or what has one as `.report`: a FitResult, an Assembly.
@@ -92,7 +92,7 @@ def debug_context(made: Any) -> str:
     Example:
         >>> from rankbudget import fit_documents
         >>> print(debug_context(fit_documents(["one tea", "two teas"], max_tokens=4, query="tea?")))
-        block      rank  granted  used  share  kept  shortened  dropped
+        block      rank  granted  used  usage  kept  shortened  dropped
         knowledge     7        4     2    50%     1          0        1
         total                  4     2    50%     1          0        1
         counted with o200k_base
@@ -100,6 +100,12 @@ def debug_context(made: Any) -> str:
         warning: dropped 1 of 2 segments: knowledge 1 of 2
     """
     return as_report(getattr(made, "report", made)).table()
+
+
+def reports_in(given: Any) -> list[BudgetReport]:
+    """Returns reports that were given as a list of them or of plain data."""
+    check_list("reports", given, "reports, or of what their to_dict() returned")
+    return list(map(as_report, given))
 
 
 def as_report(given: Any) -> BudgetReport:

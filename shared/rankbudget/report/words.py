@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import counted
 from ..segment import Decision
 
 if TYPE_CHECKING:
     from .report import BudgetReport
     from .totals import BlockTotal
 
-HEAD = ("block", "rank", "granted", "used", "share", "kept", "shortened", "dropped")
+HEAD = ("block", "rank", "granted", "used", "usage", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
     {
         *("orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"),
@@ -32,9 +33,9 @@ def table(report: Mapping[str, Any]) -> str:
         rows.append(("overhead", "", "", f"{report['overhead']:,}", "", "", "", ""))
     limit, used = report["limit"], report["total_tokens"]
     sums = {name: sum(block[name] for block in report["blocks"]) for name in HEAD[-3:]}
-    share = used / limit if limit > 0 else None
+    usage = used / limit if limit > 0 else None
     rows.append(
-        cells({"name": "total", "rank": "", "granted": limit, "used": used, "utilization": share, **sums})
+        cells({"name": "total", "rank": "", "granted": limit, "used": used, "utilization": usage, **sums})
     )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -47,9 +48,9 @@ def table(report: Mapping[str, Any]) -> str:
 def cells(block: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns one block as the columns of `HEAD`."""
     granted = "" if block["granted"] is None else f"{block['granted']:,}"
-    share = "" if block["utilization"] is None else f"{block['utilization']:.0%}"
+    usage = "" if block["utilization"] is None else f"{block['utilization']:.0%}"
     counts = [f"{block[name]:,}" for name in HEAD[-3:]]
-    return (block["name"], str(block["rank"]), granted, f"{block['used']:,}", share, *counts)
+    return (block["name"], str(block["rank"]), granted, f"{block['used']:,}", usage, *counts)
 
 
 def facts(report: Mapping[str, Any]) -> list[str]:
@@ -81,11 +82,11 @@ def explained(decision: Decision, *, block: BlockTotal, more: int | None) -> str
     """
     action, reason = decision.action, decision.reason
     if action == "kept":
-        said = f"kept whole: {reason}, {decision.after:,} tokens"
+        said = f"kept whole: {reason}, {counted(decision.after, 'token')}"
     elif action != "trimmed":
-        said = f"{action}: {reason}, from {decision.before:,} to {decision.after:,} tokens"
+        said = f"{action}: {reason}, from {decision.before:,} to {counted(decision.after, 'token')}"
     else:
-        said = f"dropped: {reason}. It has {decision.before:,} tokens"
+        said = f"dropped: {reason}. It has {counted(decision.before, 'token')}"
         holds = reason in HOLDS_AT_ANY_SIZE
         if not holds:
             tags = f" ({block.frame:,} of them for its tags)" if block.frame else ""
@@ -95,7 +96,7 @@ def explained(decision: Decision, *, block: BlockTotal, more: int | None) -> str
         if holds or more == 0:
             said += "; no budget would bring it back"
         elif more:
-            said += f". {more:,} more tokens for the prompt would bring it back"
+            said += f". {counted(more, 'more token')} for the prompt would bring it back"
     detail = f" {decision.detail}" if decision.detail else ""
     return f"{decision.segment_id} ({decision.block}) was {said}.{detail}"
 
@@ -122,12 +123,14 @@ def warnings_of(blocks: Sequence[BlockTotal]) -> Iterator[str]:
     if short:
         dropped, total = sum(block.dropped for block in short), sum(block.size for block in blocks)
         each = ", ".join(f"{block.name} {block.dropped:,} of {block.size:,}" for block in short)
-        yield f"dropped {dropped:,} of {total:,} segments: {each}"
+        yield f"dropped {dropped:,} of {counted(total, 'segment')}: {each}"
     for block in blocks:
         if block.name == "history" and block.dropped_for_room and block.used < _SHORT_HISTORY:
-            yield f"history was cut to {block.used} tokens: context may be lost"
+            yield f"history was cut to {counted(block.used, 'token')}: context may be lost"
         elif block.name == "knowledge" and block.used == 0 and block.size:
-            granted = f"{block.granted or 0:,} tokens it was granted, {block.frame:,} of them for its tags"
-            yield f"knowledge is empty: none of {block.size:,} segments fits the {granted}"
+            granted = (
+                f"{counted(block.granted or 0, 'token')} it was granted, {block.frame:,} of them for its tags"
+            )
+            yield f"knowledge is empty: none of {counted(block.size, 'segment')} fits the {granted}"
         elif block.name == "knowledge" and block.used == 0:
             yield "knowledge is empty: retrieval may have failed"

@@ -27,7 +27,7 @@ __all__ = [
 
 _SYSTEM = ("system", "developer")
 _MARKS = re.compile(
-    r"\[\.\.\. \d+ (?:lines|parts) \.\.\.\]|\.\.\. \d+ more items \.\.\.|\[\d+ chars\]"
+    r"\[\.\.\. [\d,]+ (?:line|part)s? \.\.\.\]|\.\.\. [\d,]+ more items? \.\.\.|\[\d+ chars\]"
     r"|^\d+ more keys$|^omitted$|\.\.\."
 )
 """What a shortened text says where something is missing."""

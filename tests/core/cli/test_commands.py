@@ -50,7 +50,7 @@ def test_explain_takes_ids_and_numbers_of_messages(chat, capsys, piece, answer):
 def test_explain_says_what_brings_a_piece_back(chat, capsys):
     """With so many tokens more the same piece is kept, with one less it is not."""
     out = said(capsys, "explain", "2", chat, "--window", 1000, "--reserve", 300)
-    more = int(out.split(" more tokens")[0].rpartition(" ")[2].replace(",", ""))
+    more = int(out.split(" more token")[0].rpartition(" ")[2].replace(",", ""))
     for extra, word in ((more, "kept"), (more - 1, "dropped")):
         assert f"was {word}" in said(capsys, "explain", "2", chat, "--window", 1000 + extra, "--reserve", 300)
 
