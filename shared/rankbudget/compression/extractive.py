@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import TermIndex
@@ -32,7 +34,8 @@ def extract(
 ) -> str:
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
-    When not even one unit fits, the best one is cut. `scorer` rates sentences against the query; None
+    When not even one unit fits, the best one is cut. With a query, so is a block that is larger than
+    `max_tokens` or most of the text: what the query names stays of it. `scorer` rates sentences against the query; None
     compares words. Sentences that are `first`, and all blocks, then come before the others.
     """
     if max_tokens <= 0 or not text:
@@ -48,7 +51,7 @@ def extract(
     late = [first is not None and not (unit.fixed or first(unit.text)) for unit in units]
     order = [i for i, unit in enumerate(units) if unit.text.strip()]
     order.sort(key=lambda i: (late[i], -ratings[i]))
-    return _packed(units, order, max_tokens, counter)
+    return _packed(units, order, max_tokens, counter, query)
 
 
 def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, previous: str = "") -> str:
@@ -113,20 +116,53 @@ def _central(units: Sequence[Unit]) -> list[float]:
     return [score / most for score in rated]
 
 
-def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
-    """Returns the first units of `order` that fit, none twice, in text order; else the very first, cut."""
+def _packed(
+    units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter, query: str = ""
+) -> str:
+    """Returns the first units of `order` that fit, none twice, in text order.
+
+    With a query, of a block that cannot be whole or is most of the text stays what the query names. Where not
+    even one unit fits, the very first is cut.
+    """
     counts = counter.count_many([unit.text for unit in units])
+    block = _block_to_cut(units, order, counts, max_tokens) if query.strip() else None
+    if block is not None and 2 * counts[block] > sum(counts):
+        order = list(dict.fromkeys([order[0], block, *order]))
     chosen: dict[str, int] = {}
-    room = max_tokens
+    room, reserved = max_tokens, 0
     for i in order:
         text = units[i].text.strip()
         if counts[i] <= room and text not in chosen:
             chosen[text] = i
             room -= counts[i]
-    taken = list(chosen.values())
+        elif i == block:
+            share = max_tokens * counts[i] // sum(counts)
+            reserved = min(room, max(share, max_tokens // 2))
+            room -= reserved
+    taken = _fitting(units, list(chosen.values()), counts, max_tokens - reserved, counter)
+    if taken and not reserved:
+        return _joined(units, taken)
+    if not order:
+        return ""
+    cut = block if reserved and block is not None else order[0]
+    return _with_cut(units, taken, cut, max_tokens, counter, query)
+
+
+def _block_to_cut(
+    units: Sequence[Unit], order: Sequence[int], counts: Sequence[int], max_tokens: int
+) -> int | None:
+    """Returns the best block that is larger than the limit, or than all else together."""
+    most = min(max_tokens, sum(counts) // 2)
+    return next((i for i in order if units[i].fixed and counts[i] > most), None)
+
+
+def _fitting(
+    units: Sequence[Unit], taken: list[int], counts: Sequence[int], max_tokens: int, counter: TokenCounter
+) -> list[int]:
+    """Returns in text order the units that fit when they are joined; the best ones are given first."""
     while taken:
-        kept = _joined(units, sorted(taken))
-        excess = counter.count(kept) - max_tokens
+        kept = sorted(taken)
+        excess = counter.count(_joined(units, kept)) - max_tokens
         if excess <= 0:
             return kept
         # Joined units can count a token more than apart: the least worth keeping that pays for it goes. Where
@@ -136,11 +172,26 @@ def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counte
             excess -= counts[taken.pop()]
         if excess > 0 and taken:
             taken.remove(next((i for i in reversed(taken) if counts[i] >= excess), taken[-1]))
-    if not order:
-        return ""
-    best = units[order[0]]
-    cut = compress_structured if best.kind == "json" else truncate_text
-    return cut(best.text.strip(), max_tokens, counter)
+    return []
+
+
+def _with_cut(
+    units: Sequence[Unit], taken: Sequence[int], cut: int, max_tokens: int, counter: TokenCounter, query: str
+) -> str:
+    """Returns the units that were taken, with what is left of one more."""
+    unit = units[cut]
+    structured = unit.kind == "json" or (unit.fixed and query.strip())
+    shorten = partial(compress_structured, question=query) if structured else truncate_text
+    others = _joined(units, taken)
+    room = max_tokens - counter.count(others)
+    while room > 0:
+        left = replace(unit, text=shorten(unit.text.strip(), room, counter) + "\n")
+        joined = _joined([*units[:cut], left, *units[cut + 1 :]], sorted([*taken, cut]))
+        excess = counter.count(joined) - max_tokens
+        if excess <= 0:
+            return joined
+        room -= excess
+    return others
 
 
 def _joined(units: Sequence[Unit], chosen: Sequence[int]) -> str:
