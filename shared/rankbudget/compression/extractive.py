@@ -11,6 +11,7 @@ from ..relevance.corpus import TermIndex
 from ..relevance.fusion import FusionScorer, normalised
 from ..relevance.lexical import Bm25Scorer, GramScorer
 from ..relevance.protocol import Scorer
+from ..relevance.sentences import split_sentences
 from ..relevance.stopwords import STOP_WORDS
 from ..relevance.words import stem
 from ..segment import Segment
@@ -34,8 +35,8 @@ def extract(
 ) -> str:
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
-    When not even one unit fits, the best one is cut. With a query, so is a block that is larger than
-    `max_tokens` or most of the text: what the query names stays of it. `scorer` rates sentences against the query; None
+    When not even one unit fits, the best one is cut. With a query, so is a block larger than half of
+    `max_tokens` that does not fit: what the query names stays of it. `scorer` rates sentences against the query; None
     compares words. Sentences that are `first`, and all blocks, then come before the others.
     """
     if max_tokens <= 0 or not text:
@@ -81,7 +82,10 @@ def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]
         segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
         return normalised(scorer.score(query, segments))
 
-    own = rate([unit.text for unit in units])
+    # A block answers where its best line or record does; all of it would be rated as one long sentence.
+    pieces = [list(split_sentences(unit.text)) if unit.fixed else [unit.text] for unit in units]
+    rated = iter(rate([piece for found in pieces for piece in found]))
+    own = [max([next(rated) for _ in found], default=0.0) for found in pieces]
     texts: dict[int, str] = {}
     for unit in units:
         texts[unit.paragraph] = texts.get(unit.paragraph, "") + unit.text
@@ -121,13 +125,12 @@ def _packed(
 ) -> str:
     """Returns the first units of `order` that fit, none twice, in text order.
 
-    With a query, of a block that cannot be whole or is most of the text stays what the query names. Where not
-    even one unit fits, the very first is cut.
+    With a query, the best block that would take more than half of the room is cut where it does not fit: what
+    the query names stays of it. Where not even one unit fits, the very first is cut.
     """
     counts = counter.count_many([unit.text for unit in units])
-    block = _block_to_cut(units, order, counts, max_tokens) if query.strip() else None
-    if block is not None and 2 * counts[block] > sum(counts):
-        order = list(dict.fromkeys([order[0], block, *order]))
+    large = [i for i in order if units[i].fixed and 2 * counts[i] > max_tokens] if query.strip() else []
+    block = large[0] if large else None
     chosen: dict[str, int] = {}
     room, reserved = max_tokens, 0
     for i in order:
@@ -146,14 +149,6 @@ def _packed(
         return ""
     cut = block if reserved and block is not None else order[0]
     return _with_cut(units, taken, cut, max_tokens, counter, query)
-
-
-def _block_to_cut(
-    units: Sequence[Unit], order: Sequence[int], counts: Sequence[int], max_tokens: int
-) -> int | None:
-    """Returns the best block that is larger than the limit, or than all else together."""
-    most = min(max_tokens, sum(counts) // 2)
-    return next((i for i in order if units[i].fixed and counts[i] > most), None)
 
 
 def _fitting(
