@@ -157,13 +157,15 @@ FORMS = {
     place=st.integers(0, 19),
     before=st.lists(st.sampled_from((*SENTENCES, "Every shipment has a number.")), max_size=12),
     after=st.sampled_from(["", "Regards", "Ask the customs office."]),
+    times=st.sampled_from([1, 20]),
     share=st.floats(0, 1),
 )
-def test_the_record_that_answers_stays_in_a_block(form, count, place, before, after, share):
+def test_the_record_that_answers_stays_in_a_block(form, count, place, before, after, times, share):
     """Whatever the form of the records, the prose around them and the limit, from 120 tokens on the answer is there."""
     notes = [f"shipment {i} left the depot on day {i % 28}" for i in range(count)]
     notes[place] = ANSWER
-    text = "\n\n".join(filter(None, [" ".join(before), FORMS[form](notes), after]))
+    prose = " ".join(f"{said[:-1]} on {n}." for n in range(times) for said in before)
+    text = "\n\n".join(filter(None, [prose, FORMS[form](notes), after]))
     limit = 120 + int(share * (EXACT.count(text) - 120))
     kept = extract(text, limit, EXACT, query=ASKED)
     assert EXACT.count(kept) <= limit
