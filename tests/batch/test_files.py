@@ -259,24 +259,6 @@ def test_what_was_changed_is_done_again(source, tmp_path):
     assert plain(made) == plain(other(columns(changed)))
 
 
-@pytest.mark.parametrize("end", ["jsonl", "parquet"])
-@pytest.mark.parametrize("left", [0.0, 0.5, -1])
-def test_a_damaged_part_is_done_again(end, left, source, tmp_path):
-    """A disk that was full or a copy that was cut leaves nothing, half of a shard, or all but its last byte."""
-    if end == "parquet":
-        pytest.importorskip("pyarrow")
-    target = tmp_path / f"out.{end}"
-    run(source, target, workers=1)
-    whole = target.read_bytes()
-    with pytest.raises(StoppedError):
-        run(source, target, workers=1, progress=_stop_after(4))
-    part = parts_of(target)[1]
-    held = part.read_bytes()
-    part.write_bytes(held[: int(len(held) * left) if left >= 0 else left])
-    assert run(source, target, workers=1).resumed == 300
-    assert target.read_bytes() == whole
-
-
 def test_the_first_error_is_the_first_of_the_file(source, tmp_path):
     """Whichever run fitted its row, and in whatever format."""
     expected = next(error for error in plain(fit_prompt()(columns(rows(100))))["budget_error"] if error)

@@ -25,6 +25,7 @@ from tests.batch.rows import (
     plain,
     rows,
 )
+from tests.drawing import draws
 
 KEYS = (
     "role",
@@ -334,3 +335,40 @@ def test_what_is_no_batch_and_no_row_is_named(batch: object) -> None:
         FitPrompt(300)(batch)
     with pytest.raises(BudgetConfigError, match="row must be a dict"):
         FitPrompt(300).row([batch])  # type: ignore[arg-type]
+
+
+@draws()
+@given(
+    sizes=st.lists(st.integers(1, 90), max_size=24),
+    named=st.booleans(),
+    places=st.sets(st.sampled_from(["documents", "memory", "examples", "project", "task"])),
+    window=st.integers(150, 900),
+)
+def test_ids_are_in_the_order_of_the_prompt(sizes, named, places, window):
+    """`kept` lists pieces as the prompt has them, shortened messages of the history at their places."""
+    history = [
+        {"role": ("user", "assistant")[i % 2], "content": f"<h{i}> " + "It was replaced again. " * size}
+        for i, size in enumerate(sizes)
+    ]
+    if named:
+        history = [{**message, "id": f"own{i}"} for i, message in enumerate(history)]
+    said = {f"own{i}" if named else f"history-{i}": f"<h{i}>" for i in range(len(sizes))}
+    row = {"history": history, "question": "When was it replaced?"}
+    for name in places:
+        row[name] = [f"{{{name}{i}}} Part {i} was replaced in {1990 + i}." for i in range(3)]
+        said |= {f"{name}-{i}": f"{{{name}{i}}}" for i in range(3)}
+    fit = FitPrompt({"context_window": window, "reserve": 0}, columns={name: name for name in places})
+    made = fit.row(row)
+    if made["messages"] is None:
+        return
+    prompt = "\n".join(message["content"] for message in made["messages"])
+    seen = [prompt.find(said[name]) for name in made["kept"] if said[name] in prompt]
+    assert seen == sorted(seen)
+    assert {*made["kept"], *made["dropped"]} == {*said}
+
+
+def test_an_array_without_rows_is_no_column():
+    """A text that numpy holds has no rows; the error names its column."""
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(BudgetConfigError, match="'question' of a batch must be a list"):
+        FitPrompt(100)({"question": numpy.array("Why?")})

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget.batch import FitPrompt
+from rankbudget.messages.codec import PINNED_ROLES, DictCodec
 from rankbudget.testing.strategies import conversations
 from tests.batch.rows import COUNTER
 from tests.drawing import draws
@@ -29,14 +30,15 @@ WHOLE_TURNS = recipe()
 
 
 @draws()
-@given(conversations(broken=False, media=False), st.integers(1, 8), st.integers(0, 3))
+@given(conversations(broken=False, media=False, user_results=True), st.integers(1, 8), st.integers(0, 3))
 def test_samples_for_fine_tuning_have_whole_turns(chat, eighths, exchanges):
-    """What the page's recipe takes of a cut conversation is its end from a question on; only rules stand before it."""
-    chat = [m for m in chat if m["role"] != "developer"]
+    """What the page's recipe takes of a cut conversation is its end from a question on, behind all of its rules."""
     limit = max(1, COUNTER.count_messages(chat) * eighths // 8)
     fit = FitPrompt({"context_window": limit, "reserve": 0, "message_cap": None, "min_exchanges": exchanges})
     made = fit.row({"history": chat})["messages"]
-    sample = [m for m in WHOLE_TURNS(made or [], chat) if m["role"] != "system"]
-    said = [m for m in chat if m["role"] != "system"]
-    assert not sample or sample == said[-len(sample) :]
-    assert not sample or sample[0]["role"] == "user"
+    sample = WHOLE_TURNS(made or [], chat)
+    rules, said = ([m for m in chat if (m["role"] in PINNED_ROLES) == pinned] for pinned in (True, False))
+    turns = sample[len(rules) :]
+    assert not sample or sample[: len(rules)] == rules
+    assert not sample or turns == said[-len(turns) :]
+    assert not sample or (turns[0]["role"] == "user" and not DictCodec().answers(turns[0]))

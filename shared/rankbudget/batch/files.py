@@ -23,8 +23,8 @@ from .progress import Meter, Progress
 from .shards import Fitted, ShardFitter, check_outputs
 from .workers import answers_of, check_picklable
 
-_PART = pattern(r"(\d+-\d+-[0-9a-f]+)-(\d+)-(\d+)\.(\w+)")
-"""Position, first row and digest of a shard; its rows, its failed rows; the format."""
+_PART = pattern(r"(\d+-\d+-[0-9a-f]+)-\d+-\d+-[0-9a-f]+\.(\w+)")
+"""Position, first row and digest of a shard, what became of it (`Fitted.known`), and the format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +106,8 @@ def fit_files(
                     progress(now)
         joined = folder / f"joined.{formats[1]}"
         parts = [run.parts[position] for position in sorted(run.parts)]
-        join(parts, joined, fit.outputs)
-        failing = (part for part in parts if not part.stem.endswith("-0"))
+        join([made.part for made in parts], joined, fit.outputs)
+        failing = (made.part for made in parts if made.failed)
         error = next((e for part in failing for e in values_in(part, fit.outputs["budget_error"]) if e), None)
         joined.replace(target)
         shutil.rmtree(folder, ignore_errors=True)
@@ -125,14 +125,14 @@ class _Run:
     """The parts of one target, those of earlier runs included."""
 
     def __init__(self, fit: FitPrompt, folder: Path, formats: tuple[str, str], meter: Meter) -> None:
-        self.parts: dict[int, Path] = {}
+        self.parts: dict[int, Fitted] = {}
         self.meter = meter
-        self._folder, self._errors = folder, fit.outputs["budget_error"]
+        self._folder = folder
         self._settings = _settings_digest(fit, formats)
         self._earlier = {
-            found[1]: (part, int(found[2]), int(found[3]))
+            found[1]: part
             for part in folder.iterdir()
-            if (found := _PART.fullmatch(part.name)) and found[4] == formats[1]
+            if (found := _PART.fullmatch(part.name)) and found[2] == formats[1]
         }
 
     def tasks(self, shards: Iterator[Shard]) -> Iterator[Shard]:
@@ -140,16 +140,16 @@ class _Run:
         for shard in shards:
             digest = blake2b(shard.data, digest_size=16, key=self._settings).hexdigest()
             stem = f"{shard.position:08}-{shard.first}-{digest}"
-            part, rows, failed = self._earlier.get(stem, (None, 0, 0))
-            if part is not None and len(values_in(part, self._errors)) == rows:
-                self.parts[shard.position] = part
-                self.meter.resume(rows=rows, failed=failed, amount=shard.amount)
+            made = Fitted.known(self._earlier[stem]) if stem in self._earlier else None
+            if made is not None:
+                self.parts[shard.position] = made
+                self.meter.resume(rows=made.rows, failed=made.failed, amount=shard.amount)
             else:
                 yield replace(shard, stem=self._folder / stem)
 
     def finish(self, shard: Shard, made: Fitted) -> Progress:
         """Counts a shard that was fitted."""
-        self.parts[shard.position] = made.part
+        self.parts[shard.position] = made
         return self.meter.finish(rows=made.rows, failed=made.failed, amount=shard.amount)
 
 

@@ -23,17 +23,21 @@ from ..errors import (
     named_options,
     shown,
 )
+from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE
 from ..prompt.assembler import Assembler
 from ..prompt.kinds import check_kinds
 from ..prompt.request import Plan
 from ..prompt.stages import plain_budget
 from ..relevance.protocol import Scorer
+from ..report.order import in_order
 from .reading import INPUTS, USUAL_INPUTS, read_row
 from .tables import OUTPUTS, as_json, in_utf8, table_of
 
 _STAYS = frozenset({"system", "query"})
 """Blocks that are always kept, so `kept` does not list them."""
+_IN_PROMPT = ("project", "task", "history", "memory", "examples", "knowledge")
+"""The others, in their order."""
 
 
 class _RowAssembler(Assembler):
@@ -171,7 +175,7 @@ class FitPrompt:
                 parts = read_row(row)
                 plan = assembler.assemble(parts.blocks, query=parts.question, tools=parts.tools)
                 _check_template(assembler.counter, plan, parts.tools)
-                made = self._outputs(plan)
+                made = self._outputs(plan, parts.blocks.get("history", ()))
             except Exception as error:  # whatever a row holds, the next ones are fitted
                 told = in_utf8(f"{type(error).__name__}: {' '.join(str(error).split())}")
                 if not isinstance(error, BudgetError):
@@ -216,12 +220,13 @@ class FitPrompt:
             raise BudgetConfigError.of(problems)
         return used
 
-    def _outputs(self, plan: Plan) -> dict[str, Any]:
-        report = plan.report
+    def _outputs(self, plan: Plan, history: Sequence[Any]) -> dict[str, Any]:
+        report, id_of = plan.report, DictCodec().message_id
+        places = {("history", id_of(m) or f"history-{i}"): i for i, m in enumerate(history)}
         kept: list[str] = []
         shortened: list[str] = []
         dropped: list[str] = []
-        for decision in report.decisions:
+        for decision in in_order(report.decisions, _IN_PROMPT, places):
             if decision.block not in _STAYS:
                 name = in_utf8(decision.segment_id)
                 (dropped if decision.action == "trimmed" else kept).append(name)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError, RowError, shown
-from .tables import arrow_type, as_text
+from .columns import common_schema, in_schema
+from .tables import arrow_type
 
 _FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _LARGEST_SHARD = 16_000_000
@@ -148,15 +149,12 @@ def names_in(shards: Iterable[Shard], source: str, wanted: Collection[str]) -> s
 
 
 def values_in(part: Path, column: str) -> list[Any]:
-    """Returns a column of a part, [] where the part is damaged; a line without its end is none."""
-    try:
-        if format_of(part) == "jsonl":
-            return [json.loads(line)[column] for line in part.read_bytes().split(b"\n")[:-1]]
-        from pyarrow.parquet import read_table
+    """Returns a column of a part."""
+    if format_of(part) == "jsonl":
+        return [json.loads(line)[column] for line in part.read_bytes().split(b"\n")[:-1]]
+    from pyarrow.parquet import read_table
 
-        return list(read_table(part, columns=[column]).column(column).to_pylist())
-    except (ValueError, LookupError, TypeError, OSError):
-        return []
+    return list(read_table(part, columns=[column]).column(column).to_pylist())
 
 
 # ---- into one file -------------------------------------------------------------------------------
@@ -191,55 +189,7 @@ def _join_tables(parts: Sequence[Path], path: Path, outputs: Mapping[str, str]) 
 
     schemas = [pq.read_schema(part) for part in parts]
     none = pa.schema([(name, arrow_type(output)) for output, name in outputs.items()])
-    first = schemas[0] if schemas else none
-    schema = first if all(one.equals(first) for one in schemas) else _common_schema(parts, schemas)
+    schema = common_schema(schemas) if schemas else none
     with pq.ParquetWriter(path, schema) as writer:
         for part in parts:
-            table = pq.read_table(part)
-            columns = [
-                _column(table[field.name], field.type)
-                if field.name in table.schema.names
-                else pa.nulls(table.num_rows, field.type)
-                for field in schema
-            ]
-            writer.write_table(pa.table(columns, schema=schema))
-
-
-def _column(column: Any, kind: Any) -> Any:
-    """Returns an Arrow column as another type; what becomes text is JSON, as in a shard of several types."""
-    import pyarrow as pa
-
-    if column.type.equals(kind):  # Arrow does not cast a null inside a list to itself
-        return column
-    if not kind.equals(pa.string()):
-        return column.cast(kind)
-    return pa.array([as_text(value) for value in column.to_pylist()], kind)
-
-
-def _common_schema(parts: Sequence[Path], schemas: Sequence[Any]) -> Any:
-    """Returns a schema for parts whose rows differ; a column of several types holds texts."""
-    import pyarrow as pa
-
-    types: dict[str, set[Any]] = {}
-    for field in (field for schema in schemas for field in schema):
-        types.setdefault(field.name, set()).add(field.type)
-    fields = []
-    for name, seen in types.items():
-        known = seen - {pa.null()}
-        numbers = known == {pa.int64(), pa.float64()} and _are_floats(parts, name)
-        fields.append((name, known.pop() if len(known) == 1 else pa.float64() if numbers else pa.string()))
-    return pa.schema(fields)
-
-
-def _are_floats(parts: Sequence[Path], name: str) -> bool:
-    """Returns whether every number of a column is exact as a float; the ids of some services are not."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        for part in parts:
-            if name in pq.read_schema(part).names:
-                pq.read_table(part, columns=[name])[name].cast(pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+            writer.write_table(in_schema(pq.read_table(part), schema))

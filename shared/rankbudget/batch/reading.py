@@ -93,7 +93,7 @@ def _is_null(value: Any) -> bool:
 def _read(name: str, value: Any) -> Any:
     text = str(value) if isinstance(value, str) else ""
     if text:
-        value = _messages_in(text) if name in _TEXTS else _parsed(name, text)
+        value = _messages_in(name, text) if name in _TEXTS else _parsed(name, text)
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return text
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
@@ -121,6 +121,8 @@ def _texts(name: str, given: list[Any]) -> list[Any]:
     """Returns a list of texts; those beside system messages, which only "system" has, become messages."""
     given = [one for one in given if one is not None]
     roles = PINNED_ROLES if name == "system" else frozenset()
+    if roles and given and all(_is_block(one) for one in given):
+        given = [{"role": "system", "content": given}]
     fine = all(isinstance(one, str) or _has_role(one, roles) for one in given)
     _checked(name, given, fine, "texts or system messages" if roles else "texts")
     if all(isinstance(one, str) for one in given):
@@ -129,7 +131,7 @@ def _texts(name: str, given: list[Any]) -> list[Any]:
     return [_for_all(name, one) for one in made if not says_nothing(DictCodec().to_dict(one))]
 
 
-def _messages_in(text: str) -> Any:
+def _messages_in(name: str, text: str) -> Any:
     """Returns the message, or the list of texts or messages, that a text is the JSON of; else the text."""
     try:
         value = json.loads(text) if text.lstrip()[:1] in ("[", "{") else text
@@ -137,11 +139,17 @@ def _messages_in(text: str) -> Any:
         return text
     listed = value if isinstance(value, list) else [value]
     fine = all(isinstance(one, str) or (isinstance(one, Mapping) and "role" in one) for one in listed)
+    fine = fine or (name == "system" and isinstance(value, list) and all(map(_is_block, value)))
     return value if fine and listed else text
 
 
 def _has_role(value: Any, roles: Collection[str]) -> bool:
     return isinstance(value, Mapping) and value.get("role") in roles
+
+
+def _is_block(value: Any) -> bool:
+    """Returns whether a value is a content block with a text, as in a system prompt of Anthropic."""
+    return isinstance(value, Mapping) and "role" not in value and isinstance(value.get("text"), str)
 
 
 def _asks(message: Mapping[str, Any]) -> bool:

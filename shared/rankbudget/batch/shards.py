@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from re import compile as pattern
 from typing import Any
 
 from ..errors import BudgetConfigError, RowError
+from .columns import table_of_rows
 from .fit_prompt import FitPrompt
 from .formats import Shard, objects_in, table_in, written_whole
-from .tables import OUTPUTS, as_json, as_text, table_of
+from .tables import OUTPUTS, as_json, table_of
 
 _UNREAD = "line"
 """The key under which a line is kept that is no JSON object."""
-_FLAT = (str, int, float, bool)
+_NUMBERS = pattern(r".+-(\d+)-(\d+)-([0-9a-f]+)\.\w+")
+"""The end of a part's name: its rows, its failed rows, and a digest of its content."""
 _Row = Mapping[str, Any] | RowError
 """The object of a line, or what is wrong with it."""
 _Line = tuple[bytes, _Row, dict[str, Any]]
@@ -39,6 +43,18 @@ class Fitted:
     rows: int
     failed: int
 
+    @classmethod
+    def known(cls, part: Path) -> Fitted | None:
+        """Returns what the name of a part says; None where its content is not what was written."""
+        named = _NUMBERS.fullmatch(part.name)
+        try:
+            content = part.read_bytes()
+        except OSError:  # a disk that fails
+            return None
+        if named is None or named[3] != _digest(content):
+            return None
+        return cls(part, int(named[1]), int(named[2]))
+
 
 @dataclass(frozen=True, slots=True)
 class ShardFitter:
@@ -55,7 +71,7 @@ class ShardFitter:
     target: str
 
     def __call__(self, shard: Shard) -> Fitted:
-        """Fits a shard; the name of its part ends with the number of rows and of failed rows."""
+        """Fits a shard; its part is named by the numbers of rows and of failed rows, and a digest of its content."""
         error_column = self.fit.outputs["budget_error"]
         if self.source == "parquet":
             made: Any = self.fit.fit_batch(table_in(shard), first=shard.first)
@@ -64,9 +80,11 @@ class ShardFitter:
             made = self._fitted_lines(shard)
             errors = [outputs["budget_error"] for _, _, outputs in made]
         failed = len(errors) - errors.count(None)
-        part = shard.stem.with_name(f"{shard.stem.name}-{len(errors)}-{failed}.{self.target}")
+        content = self._content(made)
+        name = f"{shard.stem.name}-{len(errors)}-{failed}-{_digest(content)}.{self.target}"
+        part = shard.stem.with_name(name)
         with written_whole(part) as path:
-            self._write(path, made)
+            path.write_bytes(content)
         return Fitted(part, len(errors), failed)
 
     def _fitted_lines(self, shard: Shard) -> list[_Line]:
@@ -84,16 +102,23 @@ class ShardFitter:
             return row
         return RowError(f"line {number} must not have the key {taken[0]!r} already. Rename the output.")
 
-    def _write(self, path: Path, made: Any) -> None:
+    def _content(self, made: Any) -> bytes:
         names = self.fit.outputs
         if self.source == "jsonl" and self.target == "jsonl":
-            path.write_bytes(b"".join([_line(raw, row, outputs, names) for raw, row, outputs in made]))
-        elif self.target == "jsonl":
-            path.write_text("".join([_line_of(row, names) for row in made.to_pylist()]), encoding="utf-8")
-        else:
-            from pyarrow.parquet import write_table
+            return b"".join([_line(raw, row, outputs, names) for raw, row, outputs in made])
+        if self.target == "jsonl":
+            return "".join([_line_of(row, names) for row in made.to_pylist()]).encode()
+        import pyarrow as pa
+        from pyarrow.parquet import write_table
 
-            write_table(made if self.source == "parquet" else _table(made, names), path)
+        sink = pa.BufferOutputStream()
+        write_table(made if self.source == "parquet" else _table(made, names), sink)
+        content: bytes = sink.getvalue().to_pybytes()
+        return content
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def _line(raw: bytes, row: _Row, outputs: Mapping[str, Any], names: Mapping[str, str]) -> bytes:
@@ -113,28 +138,11 @@ def _line_of(row: dict[str, Any], names: Mapping[str, str]) -> str:
 
 def _table(made: Sequence[_Line], names: Mapping[str, str]) -> Any:
     """Returns the Arrow table of lines; nested values are JSON."""
-    import pyarrow as pa
-
     rows = [
         {_UNREAD: raw.decode("utf-8", "backslashreplace")} if isinstance(row, RowError) else row
         for raw, row, _ in made
     ]
-    columns = {
-        name: _array([row.get(name) for row in rows]) for name in dict.fromkeys(k for r in rows for k in r)
-    }
     outputs = {output: (names[output], [one[output] for _, _, one in made]) for output in OUTPUTS}
     name, messages = outputs["messages"]
     outputs["messages"] = name, [None if one is None else as_json(one) for one in messages]
-    return table_of(pa.table(columns)).with_columns(outputs)
-
-
-def _array(values: list[Any]) -> Any:
-    """Returns an Arrow array; values that no type of Arrow's has in common become texts."""
-    import pyarrow as pa
-
-    if all(value is None or isinstance(value, _FLAT) for value in values):
-        try:
-            return pa.array(values)
-        except (pa.ArrowException, OverflowError, UnicodeError):
-            pass
-    return pa.array([as_text(value) for value in values])
+    return table_of(table_of_rows(rows)).with_columns(outputs)

@@ -52,13 +52,10 @@ def _of_kind(batch: Any) -> Table:
     if home == "pandas" and hasattr(batch, "columns"):
         return _PandasTable(batch)
     if isinstance(batch, Mapping):
-        one = (str, bytes, Mapping)
-        texts = [
-            name for name, held in batch.items() if isinstance(held, one) or not hasattr(held, "__len__")
-        ]
-        if texts:
-            seen = shown(batch[texts[0]])
-            msg = f"the column {texts[0]!r} of a batch must be a list (got {seen}). row() takes one row."
+        single = [name for name, held in batch.items() if not _has_rows(held)]
+        if single:
+            seen = shown(batch[single[0]])
+            msg = f"the column {single[0]!r} of a batch must be a list (got {seen}). row() takes one row."
             raise BudgetConfigError(msg)
         lengths = {name: len(column) for name, column in batch.items()}
         if len(set(lengths.values())) > 1:
@@ -70,6 +67,11 @@ def _of_kind(batch: Any) -> Table:
         f"(got a {type(batch).__name__})."
     )
     raise BudgetConfigError(msg)
+
+
+def _has_rows(held: Any) -> bool:
+    single = isinstance(held, (str, bytes, Mapping)) or getattr(held, "ndim", 1) == 0  # numpy's, of no rows
+    return not single and hasattr(held, "__len__")
 
 
 def as_json(value: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..budget.context_windows import context_window_of, max_output_of
 from ..counting import counter_for
@@ -61,10 +62,16 @@ def _counts(file: str, counter: TokenCounter, *, each: bool) -> Iterator[tuple[s
         yield file, counter.count(read_text(file)), ""
         return
     chat = read_chat(file)
+    if each and chat.system is not None:
+        yield "", counter.count_message(chat.system), _line("system", chat.system)
     for number, message in enumerate(chat.messages if each else (), start=1):
-        text = " ".join(content_text(message.get("content")).split())
-        yield "", counter.count_message(message), f"{number} {message['role']}: {text[:_BEGINNING]}"
+        yield "", counter.count_message(message), _line(f"{number} {message['role']}", message)
     if each and chat.tools:
-        alone = counter.count_messages(chat.messages)
-        yield "", counter.count_messages(chat.messages, chat.tools) - alone, "tools"
-    yield file, counter.count_messages(chat.messages, chat.tools), counted(len(chat.messages), "message")
+        alone = counter.count_messages(chat.prompt)
+        yield "", counter.count_messages(chat.prompt, chat.tools) - alone, "tools"
+    yield file, counter.count_messages(chat.prompt, chat.tools), counted(len(chat.messages), "message")
+
+
+def _line(name: str, message: Mapping[str, Any]) -> str:
+    text = " ".join(content_text(message.get("content")).split())
+    return f"{name}: {text[:_BEGINNING]}"

@@ -60,11 +60,12 @@ class Task:
         number, messages = int(asked) if asked.isdecimal() else 0, self.chat.messages
         names = sorted(one for one in known if one[0] == asked)
         leading = len(self.chat.split()[0])
-        if 1 <= number <= leading:
-            names += [(f"system-{number - 1}", "system"), ("system", "system")]
-        elif leading < number <= len(messages):
+        at = number - 1 + len(self.chat.prompt) - len(messages)
+        if 1 <= number <= len(messages) and at < leading:
+            names += [(f"system-{at}", "system"), ("system", "system")]
+        elif 1 <= number <= len(messages):
             own = DictCodec().message_id(messages[number - 1]) or ""
-            names += [(own, "history"), (f"history-{number - 1 - leading}", "history")]
+            names += [(own, "history"), (f"history-{at - leading}", "history")]
         found = next((name for name in names if name in known), None)
         if found is None:
             msg = (
@@ -86,7 +87,9 @@ def show_fit(task: Task, budget: TokenBudget, *, as_json: bool, html: str | None
     if html:
         _write(task, made, html)
     if as_json:
-        print_json({"messages": made.messages, "report": made.report.to_dict()})
+        beside = {} if task.chat.system is None else {"system": task.chat.system["content"]}
+        messages = [message for message in made.messages if message is not task.chat.system]
+        print_json({**beside, "messages": messages, "report": made.report.to_dict()})
         return
     _show_report(made.report)
     print(_kept(task.chat, made.messages))

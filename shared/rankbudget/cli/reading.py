@@ -16,6 +16,9 @@ from ..messages.codec import PINNED_ROLES, DictCodec
 from ..segment import Provenance, Segment
 
 SUFFIXES = (".md", ".markdown", ".rst", ".txt")
+_READ = ("'messages'", "'system'", "'tools'", "'functions'", "'response_format'")
+_UNREAD = ("instructions", "input", "contents", "systemInstruction", "system_instruction", "toolConfig")
+"""Where requests of other APIs have what a model reads: uncounted, it would make every figure wrong."""
 _LARGEST_FILE = 20_000_000
 _PASSAGE = 1_200  # characters, about 300 tokens: large enough to answer, small enough that several fit
 
@@ -23,44 +26,93 @@ _PASSAGE = 1_200  # characters, about 300 tokens: large enough to answer, small 
 # ---- a chat --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """A conversation from a file, oldest message first, and the tool schemas sent along."""
+    """A conversation from a file, oldest message first.
+
+    Args:
+        messages: those of the file.
+        tools: schemas that are sent along, of tools and of the answer.
+        system: the message that a system prompt beside the messages means.
+    """
 
     messages: list[Mapping[str, Any]]
     tools: list[Mapping[str, Any]] | None = None
+    system: Mapping[str, Any] | None = None
+
+    @property
+    def prompt(self) -> list[Mapping[str, Any]]:
+        """All messages, the system prompt first."""
+        return self.messages if self.system is None else [self.system, *self.messages]
 
     def split(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
         """Returns the leading system messages, and the rest."""
-        others = (i for i, m in enumerate(self.messages) if m["role"] not in PINNED_ROLES)
-        at = next(others, len(self.messages))
-        return self.messages[:at], self.messages[at:]
+        prompt = self.prompt
+        others = (i for i, m in enumerate(prompt) if m["role"] not in PINNED_ROLES)
+        at = next(others, len(prompt))
+        return prompt[:at], prompt[at:]
 
 
 def read_chat(path: str | Path) -> Chat:
     """Returns the conversation of a JSON file; "-" is standard input.
 
-    The file holds a list of messages, `{"messages": [...], "tools": [...]}`, or one message a line.
+    The file holds a list of messages, one message a line, or a request with `messages` and, beside them,
+    `system`, `tools`, `functions` and `response_format`.
 
     Raises:
         BudgetConfigError: the file cannot be read or holds something else.
         MessageError: a message has no role.
     """
     data = _parsed(read_text(path), path)
+    if isinstance(data, list) and len(data) > 1 and all(_is_request(one) for one in data):
+        msg = f"{path} must hold one chat (got {len(data):,}). Fit a file of chats with `rankbudget batch`."
+        raise BudgetConfigError(msg)
     if isinstance(data, Mapping) and "role" in data:
         data = [data]
     chat = data if isinstance(data, Mapping) else {"messages": data}
-    messages, tools = chat.get("messages"), chat.get("tools") or None
+    messages = chat.get("messages")
     if not isinstance(messages, list) or not messages:
         msg = f"{path} must hold a list of messages, or an object with 'messages' (got {shown(data)})"
         raise BudgetConfigError(msg)
-    if tools and not (isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)):
-        msg = f"'tools' of {path} must be a list of tool schemas (got {shown(tools)})"
+    if unread := [key for key in _UNREAD if chat.get(key)]:
+        msg = f"{path} must have its prompt in {', '.join(_READ)} (got {unread[0]!r}). Move it there."
         raise BudgetConfigError(msg)
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
             msg = f"message {position} of {path} must be an object with 'role' (got {shown(message)})"
             raise BudgetConfigError(msg)
     DictCodec().roles(messages)
-    return Chat(messages=messages, tools=tools)
+    return Chat(messages=messages, tools=_schemas(chat, path) or None, system=_system(chat, path))
+
+
+def _is_request(data: Any) -> bool:
+    return isinstance(data, Mapping) and "messages" in data and "role" not in data
+
+
+def _system(chat: Mapping[str, Any], path: str | Path) -> Mapping[str, Any] | None:
+    """Returns the system prompt of a request as a message; its content stays as it is."""
+    given = chat.get("system")
+    if not given:
+        return None
+    blocks = isinstance(given, list) and all(isinstance(block, Mapping) for block in given)
+    if not blocks and not isinstance(given, str):
+        msg = f"'system' of {path} must be a text or a list of content blocks (got {shown(given)})"
+        raise BudgetConfigError(msg)
+    return {"role": "system", "content": given}
+
+
+def _schemas(chat: Mapping[str, Any], path: str | Path) -> list[Mapping[str, Any]]:
+    """Returns the schemas of a request: tools, what they were called before, and the form of the answer."""
+    found: list[Mapping[str, Any]] = []
+    for key in ("tools", "functions"):
+        tools = chat.get(key) or []
+        if not (isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in tools)):
+            msg = f"{key!r} of {path} must be a list of tool schemas (got {shown(tools)})"
+            raise BudgetConfigError(msg)
+        found += tools
+    answer = chat.get("response_format") or {}
+    if not isinstance(answer, Mapping):
+        msg = f"'response_format' of {path} must be an object (got {shown(answer)})"
+        raise BudgetConfigError(msg)
+    return [*found, answer] if "json_schema" in answer else found
 
 
 def read_text(path: str | Path) -> str:

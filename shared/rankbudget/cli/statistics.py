@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from ..report.usage import BlockUsage, usage_of
 from .fitting import print_json
 from .reading import read_text
 from .tables import aligned
+
+_BLANKS = re.compile(r"\s*")
 
 
 def show_statistics(files: Sequence[str], *, as_json: bool) -> None:
@@ -45,17 +48,17 @@ def _row(block: BlockUsage) -> dict[str, Any]:
 
 
 def _reports(file: str) -> Iterator[BudgetReport]:
-    """Yields the reports of a file: one, a list of them, or one a line."""
-    text = read_text(file)
-    try:
-        values = json.loads(text)
-        values = values if isinstance(values, list) else [values]
-    except ValueError:
+    """Yields the reports of a file: lists of them, or one after the other, on a line each or indented."""
+    text, at = read_text(file).strip(), 0
+    values: list[Any] = []
+    while at < len(text):
         try:
-            values = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
+            value, end = json.JSONDecoder().raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
             msg = f"{Path(file).name} must be JSON, or JSON lines, with reports (got {error})"
             raise BudgetConfigError(msg) from error
+        values += value if isinstance(value, list) else [value]
+        at = _BLANKS.match(text, end).end()  # type: ignore[union-attr]  # it matches everywhere
     if not values:
         msg = f"{Path(file).name} must have a report (got none)"
         raise BudgetConfigError(msg)

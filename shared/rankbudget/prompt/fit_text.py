@@ -24,7 +24,7 @@ def fit_text(
         text: what to fit.
         max_tokens: most tokens of the result, the "..." that marks the cut included.
         counter: what `counter_for` takes.
-        query: keeps the sentences that answer it instead of the first ones.
+        query: keeps the sentences, rows and records that answer it instead of the first ones.
 
     Returns:
         `.text` is the text itself when it fits.

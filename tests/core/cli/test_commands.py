@@ -175,11 +175,13 @@ def test_a_budget_is_shown_with_its_parts(tmp_path, capsys):
     assert "context_windw" in failed(capsys, "config", "--budget", file)
 
 
-def test_reports_are_added_up(chat, tmp_path, capsys):
-    """Two fits, as lines: the history was cut in one of them."""
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("as_list", [False, True])
+def test_reports_are_added_up(chat, tmp_path, capsys, indent, as_list):
+    """Two fits, as lines, as `fit --json` prints them or in a list: the history was cut in one of them."""
     made = [json.loads(said(capsys, "fit", chat, "--window", window, "--json")) for window in ("1k", "100k")]
     file = tmp_path / "reports.jsonl"
-    file.write_text("\n".join(json.dumps(one) for one in made))
+    file.write_text("\n".join(json.dumps(one, indent=indent) for one in ([made] if as_list else made)))
     found = json.loads(said(capsys, "stats", file, "--json"))
     assert (found["reports"], found["blocks"]["history"]["cut_in"]) == (2, 1)
     used = [next(b["used"] for b in one["report"]["blocks"] if b["name"] == "history") for one in made]

@@ -1,0 +1,129 @@
+"""Parts of a run over files: a damaged one is done again, and no cell depends on how rows fell into shards."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget.batch import FitPrompt, fit_files
+from tests.batch.rows import write_jsonl
+from tests.drawing import draws
+
+FIT = FitPrompt(100)
+
+
+class StoppedError(Exception):
+    """Ends a run in the middle."""
+
+
+def stop(progress):
+    if progress.rows == 6:
+        raise StoppedError
+
+
+# ---- damage ---------------------------------------------------------------------------------------------------------------------
+def _changed(content, at):
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def _swapped(content, at):
+    lines = content.splitlines(keepends=True)
+    return b"".join([*lines[1:], lines[0]]) if len(lines) > 1 else content[at:] + content[:at]
+
+
+DAMAGES = {
+    "a bit": _changed,
+    "zeros": lambda content, at: content[:at] + bytes(len(content) - at),
+    "cut": lambda content, at: content[:at],
+    "first line last": _swapped,
+    "a line twice": lambda content, at: content[: content.find(b"\n") + 1] + content,
+    "more": lambda content, at: content + content[at:],
+}
+
+
+@pytest.mark.parametrize("end", ["jsonl", "parquet"])
+@pytest.mark.parametrize("damage", DAMAGES)
+@draws(cases=2 * len(DAMAGES))
+@given(which=st.integers(0, 1), share=st.floats(0, 1, exclude_max=True))
+def test_a_damaged_part_is_done_again(end, damage, which, share):
+    """Whatever happened to a part on the disk, the next run writes what a run without damage writes."""
+    if end == "parquet":
+        pytest.importorskip("pyarrow")
+    with TemporaryDirectory() as folder:
+        source = write_jsonl(Path(folder, "in.jsonl"), [{"id": i, "question": f"Why {i}?"} for i in range(9)])
+        target = Path(folder, f"out.{end}")
+        options = {"workers": 1, "shard_rows": 3}
+        fit_files(source, target, FIT, **options)
+        whole = target.read_bytes()
+        with pytest.raises(StoppedError):
+            fit_files(source, target, FIT, progress=stop, **options)
+        part = sorted(target.with_name(f"{target.name}.parts").glob("0*"))[which]
+        content = part.read_bytes()
+        damaged = DAMAGES[damage](content, int(share * len(content)))
+        part.write_bytes(damaged)
+        assert fit_files(source, target, FIT, **options).resumed == (6 if damaged == content else 3)
+        assert target.read_bytes() == whole
+
+
+# ---- cells ----------------------------------------------------------------------------------------------------------------------
+NUMBERS = st.sampled_from(
+    [0, 12, -1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**70, 0.5, 1.0, -0.0, 1e308, math.nan]
+)
+CELLS = st.one_of(
+    st.lists(st.one_of(*kinds), min_size=1, max_size=7)
+    for kinds in (
+        [st.integers(-9, 9), st.floats(), st.none()],
+        [st.booleans(), st.floats(), st.none()],
+        [NUMBERS, st.none()],
+        [NUMBERS, st.booleans(), st.sampled_from(["x", "12", "", "\ud83d"]), st.just([1, {"a": math.nan}])],
+    )
+)
+
+
+def is_told(cell, value):
+    """Whether a cell of Parquet says what a JSON value says: itself, an exact float of it, or its text."""
+    if value is None or cell is None:
+        return cell is value
+    if isinstance(cell, str):
+        if isinstance(value, str):
+            return cell == value.encode("utf-8", "backslashreplace").decode()
+        return cell == json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
+    if isinstance(value, bool) or isinstance(cell, bool):
+        return cell is value
+    return cell == value or (math.isnan(cell) and math.isnan(value))
+
+
+@draws()
+@given(values=CELLS, data=st.data())
+def test_a_cell_depends_on_no_shard_and_no_order(values, data):
+    """In Parquet made from lines each cell says what its line says, in the same way however rows are ordered and cut."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    order = data.draw(st.permutations(range(len(values))))
+    seen = []
+    for places in (range(len(values)), order):
+        with TemporaryDirectory() as folder:
+            source, target = Path(folder, "in.jsonl"), Path(folder, "out.parquet")
+            write_jsonl(source, [{"question": "Why?", "n": i, "cell": values[i]} for i in places])
+            fit_files(source, target, FIT, workers=1, shard_rows=data.draw(st.integers(1, len(values))))
+            made = pq.read_table(target)
+        cells = dict(zip(made["n"].to_pylist(), made["cell"].to_pylist(), strict=True))
+        assert all(is_told(cells[i], value) for i, value in enumerate(values)), cells
+        seen.append((made.schema.field("cell").type, [repr(cells[i]) for i in range(len(values))]))
+    assert seen[0] == seen[1]
+
+
+@given(st.text(st.characters(), max_size=5).filter(lambda name: name != "question"))
+def test_every_key_of_a_line_is_a_column(name):
+    """A key that Parquet cannot hold, as half a surrogate pair, is escaped as texts are."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    with TemporaryDirectory() as folder:
+        source = write_jsonl(Path(folder, "in.jsonl"), [{"question": "Why?", name: 1}])
+        fit_files(source, Path(folder, "out.parquet"), FIT, workers=1)
+        made = pq.read_table(Path(folder, "out.parquet")).to_pylist()[0]
+    assert made[name.encode("utf-8", "backslashreplace").decode()] == 1
