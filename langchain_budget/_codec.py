@@ -24,6 +24,7 @@ from rankbudget.adapters import (
     ROLES,
     call_reference,
     called_in,
+    in_turn,
     replace_text,
     results_in,
     without_answered,
@@ -118,7 +119,7 @@ class LangChainCodec:
         if _is_plain(fields) or self.role(message) != "assistant":
             return ()
         calls, rest = _calls_and_rest(fields)
-        found = [call["id"] for call in calls]
+        found = list(map(call_reference, calls))
         return (*found, *without_answered(called_in(rest), found))
 
     def result_id(self, message: Any) -> str | None:
@@ -166,6 +167,25 @@ class LangChainCodec:
             update["response_metadata"] = {k: v for k, v in stale.items() if k not in _USAGE_KEYS}
         return message.model_copy(update=update)
 
+    def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
+        fields = _fields(message)
+        if "tool_call_id" in fields:
+            return message.model_copy(update={"tool_call_id": new[0]})
+        field, extra = in_turn(old, new), fields["additional_kwargs"]
+        update: dict[str, Any] = {
+            name: [{**call, **field(call)} for call in fields[name]]
+            for name in ("tool_calls", "invalid_tool_calls")
+            if fields.get(name)
+        }
+        if isinstance(fields["content"], list):
+            field = in_turn(old, new)
+            update["content"] = [{**b, **field(b)} if _is_call(b) else b for b in fields["content"]]
+        if extra.get("tool_calls"):
+            field = in_turn(old, new)
+            older = [{**call, **field(call)} for call in extra["tool_calls"]]
+            update["additional_kwargs"] = {**extra, "tool_calls": older}
+        return message.model_copy(update=update)
+
     def make(self, role: str, text: str, *, origin: str) -> Any:
         kind = AIMessage if role == "assistant" else SystemMessage if role in PINNED_ROLES else HumanMessage
         marks = {MARK: origin, **({"__openai_role__": role} if role == "developer" else {})}
@@ -211,7 +231,7 @@ def _calls_and_rest(fields: Mapping[str, Any]) -> tuple[list[dict[str, Any]], An
     calls += [_call({**c, "args": c.get("args") or ""}) for c in fields.get("invalid_tool_calls") or ()]
     unmatched = list(calls)
     for other in [_call(b) for b in listed if _is_call(b) and b["type"] != "input_json_delta"]:
-        twin = next((call for call in unmatched if call["id"] == other["id"]), None)
+        twin = next((call for call in unmatched if call_reference(call) == call_reference(other)), None)
         if twin is None:
             calls.append(other)
         else:
@@ -245,7 +265,8 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
     given = block.get("input", block.get("args", block.get("arguments")))
     text = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, default=str)
     function = {"name": str(block.get("name") or ""), "arguments": text}
-    return {"id": call_reference(block), "type": "function", "function": function}
+    called = block.get("call_id") or block.get("id")
+    return {**({"id": str(called)} if called else {}), "type": "function", "function": function}
 
 
 def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:

@@ -25,6 +25,7 @@ from rankbudget.adapters import (
     limits_of,
     refuse_empty,
     send_report,
+    with_clear_ids,
     within_window,
 )
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
@@ -186,7 +187,7 @@ class RequestBudget:
             return request
         limits = self.limits(model, asked)
         if isinstance(model, BaseChatModel):
-            request = _in_order(model, request)
+            request = with_clear_ids(CODEC, _in_order(model, request))
         if self.planned is not None and self.planned.is_still(request, limits):
             return request
         if isinstance(model, BaseLLM):

@@ -120,7 +120,7 @@ def _calls(given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
     broken: list[Any] = []
     for call in given:
         function = call["function"]
-        own = {"name": function["name"], "id": call["id"]}
+        own = {"name": function["name"], "id": call.get("id")}
         try:
             arguments = json.loads(function["arguments"] or "{}")
         except ValueError as error:

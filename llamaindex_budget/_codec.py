@@ -23,7 +23,7 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from rankbudget.adapters import ROLES, call_reference, finished, spread_text
+from rankbudget.adapters import ROLES, call_reference, finished, in_turn, spread_text
 from rankbudget.errors import MessageError, shown
 
 MARK = "rankbudget"
@@ -71,7 +71,7 @@ class ChatCodec:
         blocks = message.blocks
         if not message.additional_kwargs and len(blocks) == 1 and type(blocks[0]) is TextBlock:
             return ()  # most messages
-        return tuple([call["id"] for call in _calls(message)])
+        return tuple(map(call_reference, _calls(message)))
 
     def result_id(self, message: Any) -> str | None:
         extra = message.additional_kwargs
@@ -107,6 +107,22 @@ class ChatCodec:
         if not edited.additional_kwargs.keys() & {"tool_calls", "function_call"}:
             edited.additional_kwargs[MARK] = "edited"
         return edited
+
+    def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
+        made = copy_message(message)
+        if self.role(message) == "tool":
+            made.additional_kwargs["tool_call_id"] = new[0]
+            return made
+        field = in_turn(old, new)
+        for block in made.blocks:
+            if isinstance(block, ToolCallBlock):
+                own = field({"id": block.tool_call_id, "name": block.tool_name})
+                block.tool_call_id = own.get("id", block.tool_call_id)
+        field, older = in_turn(old, new), made.additional_kwargs.get("tool_calls")
+        if older:
+            plain = map(_plain, older)
+            made.additional_kwargs["tool_calls"] = [{**call, **field(call)} for call in plain]
+        return made
 
     def make(self, role: str, text: str, *, origin: str) -> Any:
         return ChatMessage(role=MessageRole(role), content=text, additional_kwargs={MARK: origin})
@@ -241,15 +257,15 @@ def _calls(message: Any) -> list[dict[str, Any]]:
         if isinstance(b, ToolCallBlock)
     ]
     extra = message.additional_kwargs
-    unmatched = [call["id"] for call in calls]
+    unmatched = list(map(call_reference, calls))
     for legacy in [*(extra.get("tool_calls") or ()), extra.get("function_call")]:
         data = _plain(legacy)
         if not data:
             continue
         function = _plain(data.get("function") or data)
         call = _call({**function, "id": data.get("id") or data.get("call_id")}, function.get("arguments"))
-        if call["id"] in unmatched:
-            unmatched.remove(call["id"])
+        if call_reference(call) in unmatched:
+            unmatched.remove(call_reference(call))
         else:
             calls.append(call)
     return calls
@@ -259,7 +275,8 @@ def _call(call: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
     written = {} if arguments is None else arguments
     text = written if isinstance(written, str) else json.dumps(written, default=str)
     function = {"name": str(call.get("name") or ""), "arguments": text}
-    return {"id": call_reference(call), "type": "function", "function": function}
+    called = call.get("id")
+    return {**({"id": str(called)} if called else {}), "type": "function", "function": function}
 
 
 def _plain(value: Any) -> Mapping[str, Any]:

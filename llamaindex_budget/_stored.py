@@ -102,7 +102,7 @@ def _call(call: Mapping[str, Any]) -> ToolCallBlock:
     except ValueError:
         parsed = arguments
     given = parsed if isinstance(parsed, dict) else arguments
-    return ToolCallBlock(tool_call_id=call["id"], tool_name=function["name"], tool_kwargs=given)
+    return ToolCallBlock(tool_call_id=call.get("id"), tool_name=function["name"], tool_kwargs=given)
 
 
 def _block(part: Any) -> Any:

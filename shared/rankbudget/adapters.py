@@ -17,9 +17,10 @@ from .conversation.capping import fair_level
 from .conversation.refusals import refuse_empty, refuse_empty_question
 from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from .conversation.timeline import Timeline
-from .counting.blocks import block_text, call_reference, called_in, results_in, without_answered
+from .counting.blocks import block_text, call_reference, called_in, in_turn, results_in, without_answered
 from .errors import check_options
 from .fitting.protocol import Fit, Piece
+from .messages.call_ids import with_clear_ids
 from .messages.codec import PINNED_ROLES, ROLES, finished
 from .messages.measure import CodecMeasure, ListMeasure, Measure
 from .messages.tags import (
@@ -109,6 +110,7 @@ __all__ = [
     "function_name",
     "function_named",
     "holds",
+    "in_turn",
     "is_blocking",
     "limits_of",
     "plain_budget",
@@ -131,6 +133,7 @@ __all__ = [
     "typed_errors",
     "window_asked_of",
     "window_notes",
+    "with_clear_ids",
     "within_window",
     "without_answered",
     "wrapper_of",

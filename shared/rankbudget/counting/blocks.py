@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
@@ -118,6 +118,25 @@ def must_be_answered(calls: Iterable[str]) -> bool:
     return any(not call.startswith(_APPROVAL) for call in calls)
 
 
+def has_no_id(reference: str) -> bool:
+    """Returns whether a reference to a call is no id but the name of its function."""
+    return reference.startswith(_NAMED)
+
+
+def in_turn(old: Sequence[str], new: Sequence[str]) -> Callable[[Mapping[str, Any]], dict[str, str]]:
+    """Returns what gives each call that is shown to it, in order, the field with its new id."""
+    left = list(zip(old, new, strict=True))
+
+    def field(call: Mapping[str, Any]) -> dict[str, str]:
+        found = next((pair for pair in left if pair[0] == call_reference(call)), None)
+        if found is None:
+            return {}
+        left.remove(found)
+        return {"call_id" if call.get("call_id") else "id": found[1]}
+
+    return field
+
+
 def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
     """Returns the calls of a content without an answer in it, and the answers without a call in it."""
     calls: list[str] = []
@@ -143,7 +162,7 @@ def _paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[s
     """Returns the calls that are still open after some answers, and the answers that belong to none."""
     left, others = list(calls), []
     for answer in answers:
-        call = _answered_call(left, answer or "")
+        call = answered_call(left, answer or "")
         if call is None:
             others.append(answer or "")
         else:
@@ -151,7 +170,8 @@ def _paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[s
     return left, others
 
 
-def _answered_call(calls: Sequence[str], answer: str) -> str | None:
+def answered_call(calls: Sequence[str], answer: str) -> str | None:
+    """Returns which of some open calls an answer belongs to, as `unanswered` says; None where to none."""
     if answer in calls:
         return answer
     if answer.startswith(_APPROVAL):

@@ -10,11 +10,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.state import Summary
+from ..counting.blocks import function_of
 from ..errors import StoreError
+from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
-from .forms import HostForm
+from .forms import DICTS, HostForm
 from .history_tables import NO_SUM, PINNED_ROWS, messages, threads
-from .plain import added, place_value
+from .plain import added, place_value, read, written
 from .tables import owned_by
 
 if TYPE_CHECKING:
@@ -112,14 +114,49 @@ def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
 
 
 def add(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
-    """Adds rows at the end."""
+    """Adds rows at the end; in their neutral form each call and its result have an id of their own."""
     now = time.time()
+    _clear_ids(connection, head, rows)
     for row in rows:
         head.total = added(head.total, place_value(head.size, row["digest"]))
         row.update(thread=head.seq, place=head.size, total=head.total, created_at=now)
         head.size += 1
     if rows:
         connection.execute(messages().insert(), rows)
+
+
+def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
+    """Gives ids to calls that the host left without or named by their function, as Ollama and Gemini do.
+
+    The digest stays that of the message, which the host gets back as it was.
+    """
+    given = list(map(_calls_in, rows))
+    if not any(map(_may_need_id, given)):
+        return
+    before, most = list[Any](), 0
+    while _is_result((*before, *given)[0]) and most < min(head.size, AT_ONCE):
+        most = min(head.size, 8 * (most or 1))
+        before = [read(row.neutral) for row in rows_between(connection, head, head.size - most, head.size)]
+    said = [*before, *given]
+    names = {str(function_of(call).get("name")) for message in said for call in message.get("tool_calls") or ()}
+    clear = with_clear_ids(DICTS.codec, said, first=head.size - len(before), taken=names)
+    for row, old, new in zip(rows, given, clear[len(before) :], strict=True):
+        if new is not old:
+            row.update(neutral=written(new), host=row["host"] or row["neutral"])
+
+
+def _calls_in(row: Mapping[str, Any]) -> Any:
+    """Returns the neutral form of a row that may hold calls or a result, of others their role."""
+    asks = row["role"] == "tool" or (row["role"] == "assistant" and '"tool_calls"' in row["neutral"])
+    return read(row["neutral"]) if asks else {"role": row["role"]}
+
+
+def _may_need_id(message: Mapping[str, Any]) -> bool:
+    return bool(message.get("tool_calls")) or _is_result(message)
+
+
+def _is_result(message: Mapping[str, Any]) -> bool:
+    return DICTS.codec.role(message) == "tool"
 
 
 def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequence[dict[str, Any]]) -> None:
@@ -221,7 +258,7 @@ def unstored(
 def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:
     """Returns whether a stored row holds a message that this host writes again."""
     if stored.form == form.name:
-        return (stored.digest, stored.host) == (row["digest"], row["host"])
+        return stored.digest == row["digest"] and (row["host"] is None or stored.host == row["host"])
     again = form.row(form.message(stored))
     return (again["digest"], again["host"]) == (row["digest"], row["host"])
 

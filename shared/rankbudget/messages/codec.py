@@ -15,6 +15,7 @@ from ..counting.blocks import (
     blocks_of,
     call_reference,
     called_in,
+    in_turn,
     is_result,
     kind_of,
     results_in,
@@ -56,8 +57,10 @@ class Codec(Protocol):
         4. `to_dict` holds all that is sent to the model and nothing that is not.
         5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on,
            `answers(message) -> tuple[str, ...]`, the calls that results among a message's content blocks
-           answer, `goes_on(message) -> bool`, whether an answer goes on in the next message, and
-           `check(message, position)`, which raises MessageError for content that no provider reads.
+           answer, `goes_on(message) -> bool`, whether an answer goes on in the next message,
+           `check(message, position)`, which raises MessageError for content that no provider reads, and
+           `with_ids(message, old, new)`, a copy in which the calls of these references, or the one that
+           is answered, have new ids, each place of a message in the order of `call_ids`.
     """
 
     def role(self, message: Any) -> str:
@@ -208,6 +211,14 @@ class DictCodec:
         edited = {**message, key: replace_text(message.get(key), text)}
         edited.pop("usage", None)
         return edited
+
+    def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
+        if self.role(message) == "tool" and "role" in message:
+            return {**message, "tool_call_id": new[0]}
+        if not message.get("tool_calls"):
+            return message
+        field, calls = in_turn(old, new), map(as_block, _calls_beside(message))
+        return {**message, "tool_calls": [{**call, **field(call)} for call in calls]}
 
     def make(self, role: str, text: str, *, origin: str) -> Any:  # noqa: ARG002 - dicts have no place for it
         return {"role": role, "content": text}
