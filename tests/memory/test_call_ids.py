@@ -210,7 +210,13 @@ def test_a_bounded_model_sends_clear_ids(
     bounded=st.booleans(),
 )
 def test_any_client_goes_on_with_a_stored_conversation(
-    server: StrictModelServer, client: str, turns: list[Turn], kind: str, begun: str, at_once: bool, bounded: bool
+    server: StrictModelServer,
+    client: str,
+    turns: list[Turn],
+    kind: str,
+    begun: str,
+    at_once: bool,
+    bounded: bool,
 ) -> None:
     """What one host stored is a valid request of another's client, and the first gets back what it wrote."""
     host, database = CLIENTS[client][0], HistoryStore(":memory:")

@@ -64,8 +64,13 @@ class Model:
         found = [r for r in self.rows if r.scope == scope and name in {r.id, r.key} and r.holds(now)]
         return max(found, key=lambda r: (r.id == name, r.begins), default=None)
 
+    def after_the_past(self, scope: Scope, key: str | None, begins: datetime, now: datetime) -> datetime:
+        """What was replaced and is over stays: a memory of its key holds after it."""
+        mine = [r for r in self.rows if r.scope == scope and r.key == key is not None and not r.current]
+        return max([begins, *(r.ends for r in mine if r.ends and r.ends <= now)])
+
     def put(self, made: Memory, expires: datetime | None, old: Row | None, now: datetime) -> None:
-        begins = made.valid_from or now
+        begins = self.after_the_past(made.scope, made.key, made.valid_from or now, now)
         current = [r for r in self.rows if r.scope == made.scope and r.current]
         current = [r for r in current if digest_of(r.text) == digest_of(made.text)]
         if made.key is not None:
@@ -76,7 +81,8 @@ class Model:
         mine = [r for r in self.rows if r.scope == made.scope and r.key == key is not None]
         over = [r for r in current if r.over(begins, now)]
         begins = min(begins, same.begins) if same else begins
-        ended = [r for r in mine if r.current or (r.ends and r.ends > begins)]
+        begins = self.after_the_past(made.scope, key, begins, now)
+        ended = [r for r in mine if r.current or (r.ends and r.ends > max(begins, r.begins))]
         ended += over + ([old] if old else [])
         for row in ended:
             if row is not same:
@@ -121,12 +127,20 @@ class Machine(RuleBasedStateMachine):
         old = self.model.named(supersedes, scope, self.now) if supersedes else None
         begins = self.now + later if later is not None else None
         span = timedelta(days=ttl) if ttl else None
+        past = self._past(scope)
         put = self.store.put(
             text, scope=scope, key=key, valid_from=begins, ttl=span, supersedes=supersedes, sources=("m1",)
         )
+        now_past = self._past(scope)
+        assert all(now_past[name] == memory for name, memory in past.items())  # the past stays
         assert (put.scope, put.confidence, put.sources) == (scope, None, ("m1",))
         made = Memory(text=text, scope=scope, key=key, valid_from=begins, id=put.id)
         self.model.put(made, self.now + span if span else None, old, self.now)
+
+    def _past(self, scope: Scope) -> dict[str, Memory]:
+        """Returns what was replaced and is over."""
+        found = [memory for key in ("k", "K", "%") for memory in self.store.versions(key, scope=scope)]
+        return {m.id: m for m in found if m.replaced_by and m.valid_to and m.valid_to <= self.now}
 
     @rule(name=st.sampled_from(("k", "%")), text=texts, scope=mine)
     def update(self, name: str, text: str, scope: Scope) -> None:

@@ -177,3 +177,27 @@ def test_a_wrong_type_is_named(store: MemoryStore, call: Any, words: str) -> Non
     store.put("0", scope=ANN, key="n")
     with pytest.raises(BudgetConfigError, match=words):
         call(store)
+
+
+def test_a_backdated_memory_leaves_the_past_alone(store: MemoryStore, clock: Any) -> None:
+    """A memory that is said to hold since long ago replaces the current one, and nothing of what was before."""
+    for text in ("Rome.", "Paris.", "Oslo."):
+        store.put(text, scope=ANN, key="home")
+        clock.move(days=5)
+    *past, oslo = store.versions("home", scope=ANN)
+    new = store.put("Bern.", scope=ANN, key="home", valid_from=clock.now - 99 * DAY)
+    assert store.versions("home", scope=ANN)[:2] == past
+    assert new.valid_from == oslo.valid_from == past[-1].valid_to
+    assert store.get("home", scope=ANN) == new
+
+
+def test_a_memory_does_not_end_before_it_begins(store: MemoryStore, clock: Any) -> None:
+    """Every door that takes dates refuses a validity that ends first; one without a time zone is UTC."""
+    day = clock.now
+    naive = (day - DAY).replace(tzinfo=None)
+    with pytest.raises(BudgetConfigError, match="valid_from must not be after valid_to"):
+        store.put("Text.", scope=ANN, valid_from=day, valid_to=naive)
+    put = store.put("Text.", scope=ANN, key="k", valid_from=day, valid_to=day + DAY)
+    with pytest.raises(BudgetConfigError, match="valid_from must not be after valid_to"):
+        store.update("k", lambda memory: replace(memory, valid_to=naive), scope=ANN)
+    assert store.get("k", scope=ANN) == put

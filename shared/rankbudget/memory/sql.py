@@ -72,7 +72,9 @@ class SqlBackend:
     def _put(
         self, connection: Connection, memory: Memory, supersedes: str | None, now: datetime, vector: Any
     ) -> Memory:
-        begins = seconds(memory.valid_from or now)
+        begins = self._after_the_past(
+            connection, memory.scope, memory.key, seconds(memory.valid_from or now), now
+        )
         found = self._current_of_text(connection, memory)
         same = next((one for one in found if not _is_over(one, begins, now)), None)
         over = [one for one in found if _is_over(one, begins, now)]  # their text begins anew
@@ -80,6 +82,7 @@ class SqlBackend:
             begins = min(begins, seconds(same.valid_from))  # it holds already, now under this key
         stored = replace(memory, id=same.id if same else uuid.uuid4().hex)
         key = same.key if same and memory.key is None else memory.key
+        begins = self._after_the_past(connection, memory.scope, key, begins, now)
         ended = [*self._under_key(connection, memory.scope, key, begins), *over]
         if supersedes is not None:
             ended.append(self._superseded(connection, supersedes, memory.scope, now))
@@ -109,6 +112,21 @@ class SqlBackend:
         found = table.select().where(wanted).order_by(table.c.name.desc()).with_for_update()
         return [memory_of(one) for one in connection.execute(found)]
 
+    def _after_the_past(
+        self, connection: Connection, scope: Scope, key: str | None, begins: float, now: datetime
+    ) -> float:
+        """Returns the moment, or where later, the end of what was replaced under a key and is over."""
+        if key is None:
+            return begins
+        from sqlalchemy import func, select
+
+        table = memories()
+        over = (table.c.replaced == 1) & (table.c.valid_to <= seconds(now))
+        past = select(func.max(table.c.valid_to)).where(
+            belongs_to(scope) & (table.c.name == "=" + key) & over
+        )
+        return max(begins, connection.execute(past).scalar() or begins)
+
     def _under_key(
         self, connection: Connection, scope: Scope, key: str | None, begins: float
     ) -> list[Memory]:
@@ -116,7 +134,8 @@ class SqlBackend:
         if key is None:
             return []
         table = memories()
-        holds = (table.c.replaced == 0) | (table.c.valid_to > begins)
+        later = (table.c.valid_to > begins) & (table.c.valid_to > table.c.valid_from)
+        holds = (table.c.replaced == 0) | later
         found = table.select().where(belongs_to(scope) & (table.c.name == "=" + key) & holds)
         return [memory_of(one) for one in connection.execute(found.with_for_update())]
 

@@ -143,7 +143,7 @@ class MemoryStore:
             fields: other fields of `Memory`, as kind, priority, confidence, sources or review_at.
 
         Raises:
-            BudgetConfigError: a field is wrong, or belongs to the store.
+            BudgetConfigError: a field is wrong, or belongs to the store, or `valid_from` is after `valid_to`.
             StoreError: the database refuses, or `supersedes` names no memory.
         """
         own = sorted(_OWN.intersection(fields))
@@ -154,6 +154,7 @@ class MemoryStore:
         if ttl is not None:
             fields["expires_at"] = _after(now, ttl)
         memory = Memory(text=text, scope=scope, key=key, **fields)
+        _check_validity(memory)
         return self.backend.put(memory, supersedes=supersedes, now=now)
 
     @named_options
@@ -208,6 +209,7 @@ class MemoryStore:
             memory: one that the store returned, with other fields; not of another scope.
 
         Raises:
+            BudgetConfigError: it was never stored, or ends before it begins.
             StoreConflictError: somebody changed, replaced or deleted it meanwhile, or another memory of its
                 scope has its text or key.
         """
@@ -216,6 +218,7 @@ class MemoryStore:
                 f"memory must be one that the store returned (got {shown(memory)}). Use put() for a new one."
             )
             raise BudgetConfigError(msg)
+        _check_validity(memory)
         return self.backend.replace(memory)
 
     @named_options
@@ -374,6 +377,14 @@ def _check_reading(query: object, scope: object, problems: list[str]) -> None:
     if not isinstance(query, str):
         problems.append(f"query must be a text (got {shown(query)})")
     check_scope(scope, problems)
+
+
+def _check_validity(memory: Memory) -> None:
+    """Raises BudgetConfigError for a memory that would end before it begins."""
+    begins, ends = memory.valid_from, memory.valid_to
+    if begins is not None and ends is not None and utc(ends) < utc(begins):
+        msg = f"valid_from must not be after valid_to (got {begins} and {ends}). Exchange them."
+        raise BudgetConfigError(msg)
 
 
 def _check_same(memory: Memory, changed: object) -> None:

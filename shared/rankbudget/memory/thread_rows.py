@@ -138,7 +138,9 @@ def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]
         most = min(head.size, 8 * (most or 1))
         before = [read(row.neutral) for row in rows_between(connection, head, head.size - most, head.size)]
     said = [*before, *given]
-    names = {str(function_of(call).get("name")) for message in said for call in message.get("tool_calls") or ()}
+    names = {
+        str(function_of(call).get("name")) for message in said for call in message.get("tool_calls") or ()
+    }
     clear = with_clear_ids(DICTS.codec, said, first=head.size - len(before), taken=names)
     for row, old, new in zip(rows, given, clear[len(before) :], strict=True):
         if new is not old:
