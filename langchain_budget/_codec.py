@@ -168,6 +168,7 @@ class LangChainCodec:
         return message.model_copy(update=update)
 
     def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
+        """Returns a copy of `message` with the ids `new` for the calls of the references `old`, in order."""
         fields = _fields(message)
         if "tool_call_id" in fields:
             return message.model_copy(update={"tool_call_id": new[0]})

@@ -109,6 +109,7 @@ class ChatCodec:
         return edited
 
     def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
+        """Returns a copy of `message` with the ids `new` for the calls of the references `old`, in order."""
         made = copy_message(message)
         if self.role(message) == "tool":
             made.additional_kwargs["tool_call_id"] = new[0]

@@ -22,11 +22,11 @@ from rankbudget.adapters import (
     plan_steps,
     refuse_empty,
     window_notes,
-    with_clear_ids,
     within_window,
 )
 from rankbudget.errors import BudgetExceededError, MessageError
 
+from ._clear_calls import with_clear_calls
 from ._codec import CODEC, check_messages
 from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
 from ._events import send_report
@@ -41,7 +41,6 @@ _TEMPLATE_SPARE = 32
 """Tokens of framing that LlamaIndex's `PromptHelper` does not count."""
 _SMALLEST = 1024
 """In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
-_GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
 _ROUNDS = 4
 _LAST = (
     " The question is all of the last message: have a reranker ask about fewer nodes (choice_batch_size=)."
@@ -173,9 +172,7 @@ class Door:
         check_messages(messages)
         refuse_empty(messages)
         limit, session = self.limit(arguments), self.limits.session
-        if not _calls_by_name(self.llm):
-            messages = with_clear_ids(CODEC, messages)
-        messages = self._with_passages(messages, arguments)
+        messages = self._with_passages(with_clear_calls(self.llm, messages), arguments)
         whole = self._request(messages, arguments)
         needed = room = limit
         for _ in range(_ROUNDS):
@@ -311,11 +308,6 @@ class Door:
         to_prompt: Any = self.llm.messages_to_prompt
         counter, text = self.counter, prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
-
-
-def _calls_by_name(llm: LLM) -> bool:
-    """Returns whether an LLM's client sends the id of a result as the name of its function."""
-    return any(kind.__module__.startswith(_GOOGLE) for kind in type(llm).__mro__)
 
 
 def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:

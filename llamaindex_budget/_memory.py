@@ -124,7 +124,7 @@ class SessionMemory(BaseMemory):
         fields["tokenizer_fn"] = given.get("tokenizer_fn")
         own = {name: value for name, value in kwargs.items() if name not in names or name == "llm"}
         limited = any(own.get(name) is not None for name in ("budget", "session", "llm"))
-        if limited and not given.keys() & {"token_limit", "llm"}:
+        if limited and "token_limit" not in given:  # the stock buffer's share is nobody's limit
             fields["token_limit"] = None
         return cls(**{**fields, **own})
 
@@ -277,7 +277,9 @@ class SessionMemory(BaseMemory):
         return self._framed[1]
 
     def _exceeded(self, error: BudgetExceededError, initial: int) -> BudgetExceededError:
-        msg = f"{error} token_limit={self.token_limit} bounds the history: raise it or the budget."
+        own = self.token_limit != self._derived
+        hint = f" token_limit={self.token_limit} bounds the history: raise it or the budget." if own else ""
+        msg = f"{error}{hint}"
         if initial > self.token_limit:  # the first words are those of the stock buffer
             least = f"token_limit must be {initial} or more (got {self.token_limit})"
             msg = f"Initial token count exceeds token limit: {least}. {error}"

@@ -140,7 +140,7 @@ def _media(kind: Any, part: Mapping[str, Any]) -> Any:
         return AudioBlock.model_construct(audio=raw, format=form, path=None, **place)
     if kind in _FILMS:
         return VideoBlock.model_construct(video=raw, video_mimetype=mime, path=None, **place)
-    title = held.get("filename") or part.get("title") or part.get("filename")
+    title = held.get("filename") or part.get("title") or part.get("filename") or DocumentBlock().title
     return DocumentBlock.model_construct(data=raw, url=url, title=title, document_mimetype=mime, path=None)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr, field_serializer
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.memory.chat_memory_buffer import DEFAULT_TOKEN_LIMIT_RATIO
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from rankbudget import BudgetSession
-from rankbudget.adapters import Call
+from rankbudget.adapters import Call, Plan, PromptRequest, Steps
+from rankbudget.errors import BudgetExceededError
 
 from ._codec import check_messages, copy_message
 from ._contexts import live_data, live_memory
@@ -31,7 +34,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     Args:
         token_limit: most tokens `get` returns, from 1. Beside a budget, a session or an LLM it bounds the
-            history alone. Without them a question that is not stored yet takes from it, too.
+            history alone. Without them a question that is not stored yet takes from it, too. With an LLM
+            and none given, what must stay has the LLM's whole limit, other history three quarters of it.
         budget: limits of the whole prompt; the history gets its share.
         session: the `BudgetSession` this memory shares with a `BudgetNodePostprocessor`.
         llm: its window, answer and tokenizer are the budget and the counter when neither is given.
@@ -58,6 +62,19 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         session.attach(self.stored, self._most)
 
     # ---- reading ---------------------------------------------------------------------------------
+    def _within_one_call(
+        self, session: BudgetSession, request: PromptRequest, *, awaits: bool
+    ) -> Steps[Plan]:
+        """Leaves nodes that may come what the stock buffer does; what must stay may have all of the limit."""
+        if awaits and self.one_call is not None and self.token_limit == self._derived:
+            share = int(self.token_limit * DEFAULT_TOKEN_LIMIT_RATIO)
+            smaller = replace(request, history_tokens=share)
+            try:
+                return (yield from super()._within_one_call(session, smaller, awaits=awaits))
+            except BudgetExceededError:
+                pass
+        return (yield from super()._within_one_call(session, request, awaits=awaits))
+
     def _reading(self, *_: Any) -> Call:
         async def aread() -> Any:
             if self._reads_what_fits():

@@ -22,8 +22,8 @@ import langchain_budget
 import llamaindex_budget
 from langchain_budget._codec import CODEC as LANGCHAIN
 from langchain_budget.stored_history import FORM as LANGCHAIN_FORM
+from llamaindex_budget._clear_calls import with_clear_calls
 from llamaindex_budget._codec import CODEC as LLAMAINDEX
-from llamaindex_budget._limits import _calls_by_name
 from llamaindex_budget._stored import FORM as LLAMAINDEX_FORM
 from rankbudget import Scope
 from rankbudget.memory import HistoryStore
@@ -274,5 +274,30 @@ def test_the_calls_of_googles_client_keep_their_names() -> None:
     class Gemini(Ollama):
         __module__ = "llama_index.llms.google_genai.base"
 
-    assert _calls_by_name(Gemini(model="g"))
-    assert not _calls_by_name(Ollama(model="g"))
+    thread = written("llamaindex", [[("search", "a"), ("search", "b")]], "name")
+    assert with_clear_calls(Gemini(model="g"), thread) is thread
+    assert with_clear_calls(Ollama(model="g"), thread) is not thread
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('{"q": "a"}', {"q": "a"}),
+        ("{bad", {"arguments": "{bad"}),
+        ("[1]", {"arguments": "[1]"}),
+        ("", {}),
+        ("null", {}),
+    ],
+)
+def test_a_client_gets_arguments_in_its_own_form(
+    server: StrictModelServer, text: str, read: dict[str, str]
+) -> None:
+    """What OpenAI or LangChain left as a text is an object for Ollama and the same text for OpenAI, broken or not."""
+    call = ToolCallBlock(tool_call_id="c1", tool_name="search", tool_kwargs=text)
+    said = ChatMessage(role="assistant", blocks=[call])
+    result = ChatMessage("found", role="tool", additional_kwargs={"tool_call_id": "c1"})
+    thread = [ChatMessage("question"), said, result]
+    for client, expected in (("llamaindex-ollama", read), ("llamaindex-openai", text)):
+        body = sent(server, client, thread, bounded=True)
+        assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == expected
+    assert call.tool_kwargs == text

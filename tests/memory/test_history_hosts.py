@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_openai import ChatOpenAI
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, ImageBlock, TextBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.llms.openai_like import OpenAILike
 
@@ -245,6 +246,17 @@ def test_the_other_host_reads_and_writes_back_the_same(host: str, application: A
     assert [meaning(CODECS[host].to_dict(message)) for message in back] == expected
     for codec, listed in ((CODECS[other], seen), (CODECS[host], back)):
         assert codec.roles(listed) == CODECS[host].roles(messages)
+    database.close()
+
+
+def test_a_file_without_a_name_has_the_hosts_own() -> None:
+    """LlamaIndex names a document that nobody named, and so does what it reads of another host."""
+    data = base64.b64encode(b"%PDF-1.4 hello").decode()
+    part = {"type": "file", "base64": data, "mime_type": "application/pdf"}
+    database = HistoryStore(":memory:")
+    database.thread("t", scope=ANN, form=LANGCHAIN_FORM).append([HumanMessage([part])])
+    [[block]] = [m.blocks for m in database.thread("t", scope=ANN, form=LLAMAINDEX_FORM).messages()]
+    assert block == DocumentBlock(data=b"%PDF-1.4 hello", document_mimetype="application/pdf")
     database.close()
 
 

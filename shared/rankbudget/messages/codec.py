@@ -213,6 +213,7 @@ class DictCodec:
         return edited
 
     def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
+        """Returns a copy of `message` with the ids `new` for the calls of the references `old`, in order."""
         if self.role(message) == "tool" and "role" in message:
             return {**message, "tool_call_id": new[0]}
         if not message.get("tool_calls"):

@@ -52,12 +52,17 @@ def fit_history(request: PromptRequest, inputs: Inputs, prices: Prices) -> Steps
     assert inputs.timeline is not None
     granted = min(prices.room, prices.most)
     limit = granted + inputs.measure.overhead
-    history = yield from fit_thread(inputs.timeline, limit, beside=prices.limit - limit)
+    history = yield from fit_thread(inputs.timeline, limit, beside=_besides(prices, granted, limit))
     fitted = Fitted(history=history, granted={"history": granted})
     total = history.tokens + request.extra_tokens
     if total > prices.limit:  # counts of parts may not add up
         return (yield from verify(request, inputs, prices, fitted))
     return Rendered(messages=history.messages, total=total, fitted=fitted)
+
+
+def _besides(prices: Prices, granted: int, limit: int) -> int:
+    """Returns what others hold of the prompt; of a limit of the history's own nothing is theirs."""
+    return 0 if granted == prices.most else prices.limit - limit
 
 
 def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) -> Steps[Fitted]:
@@ -93,7 +98,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         assert timeline is not None
         granted[name] = min(granted[name], prices.most)
         limit = granted[name] + overhead
-        history = yield from fit_thread(timeline, limit, beside=prices.limit - limit)
+        history = yield from fit_thread(timeline, limit, beside=_besides(prices, granted[name], limit))
         carry = limit - history.tokens
         if not rag and inputs.blocks:
             carry = 0

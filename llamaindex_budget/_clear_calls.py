@@ -1,0 +1,57 @@
+"""Tool calls of another host's conversation as an LLM's own client can send them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.llms.llm import LLM
+
+from rankbudget.adapters import with_clear_ids
+
+from ._codec import CODEC, copy_message
+
+_OPENAI = ("llama_index.llms.openai",)
+_GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
+
+
+def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """Returns messages whose calls have ids of their own, and arguments in the form that the client sends.
+
+    Only messages that need it are copies. Google's clients send the id of a result as the name of its
+    function, so there ids stay; OpenAI's take arguments that are a text.
+    """
+    if not is_client_of(llm, _GOOGLE):
+        messages = with_clear_ids(CODEC, messages)
+    if is_client_of(llm, _OPENAI) or not any(map(_is_written, messages)):
+        return messages
+    return [_read(message) if _is_written(message) else message for message in messages]
+
+
+def is_client_of(llm: LLM, modules: tuple[str, ...]) -> bool:
+    """Returns whether an LLM is one of these packages, or made of one."""
+    return any(kind.__module__.startswith(modules) for kind in type(llm).__mro__)
+
+
+def _is_written(message: ChatMessage) -> bool:
+    """Returns whether the arguments of a call are a text, as OpenAI gives them."""
+    return any(isinstance(b, ToolCallBlock) and isinstance(b.tool_kwargs, str) for b in message.blocks)
+
+
+def _read(message: ChatMessage) -> ChatMessage:
+    made = copy_message(message)
+    for block in made.blocks:
+        if isinstance(block, ToolCallBlock) and isinstance(block.tool_kwargs, str):
+            block.tool_kwargs = _arguments(block.tool_kwargs)
+    return made
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Returns arguments that are a text as an object; a text that is none stays readable in one."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = text
+    return found if isinstance(found, dict) else {} if found is None else {"arguments": text}
