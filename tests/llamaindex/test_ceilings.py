@@ -13,6 +13,7 @@ from llama_index.core.chat_engine import (
     ContextChatEngine,
     SimpleChatEngine,
 )
+from llama_index.core.llms import ChatMessage, MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 
@@ -231,3 +232,20 @@ def test_a_chat_with_nodes_goes_on_in_a_small_window(limit: int, turns: int, siz
     for turn in range(turns):
         engine.chat(f"What is fact {turn}? " + words(size))
     assert len(memory.get_all()) == 2 * turns
+
+
+def test_a_question_within_the_limit_of_the_llm_is_never_refused() -> None:
+    """With an LLM and no limit of its own, what fits the LLM fits the memory, and a refusal names its true limit."""
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=1500, counter="gpt-4o")
+    for size in range(905, 1494, 98):
+        question = ChatMessage(" word" * size)
+        memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, counter="gpt-4o")
+        memory.put(ChatMessage("older"))
+        memory.put(ChatMessage("yes", role="assistant"))
+        memory.put(question)
+        assert memory.get()[-1].content == question.content
+    bounded = BudgetChatMemoryBuffer.from_defaults(llm=llm, counter="gpt-4o", token_limit=900)
+    bounded.put(ChatMessage(" word" * 1000))
+    with pytest.raises(BudgetExceededError, match="the limit is 900") as caught:
+        bounded.get()
+    assert "rest of the prompt" not in str(caught.value)

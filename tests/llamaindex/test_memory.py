@@ -14,14 +14,13 @@ import llama_index.core
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.chat_engine import CondenseQuestionChatEngine, SimpleChatEngine
-from llama_index.core.llms import ChatMessage, MockLLM
 from llama_index.core.memory import ChatMemoryBuffer, SimpleComposableMemory
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 
-from llamaindex_budget import BudgetChatMemoryBuffer, budget_model
+from llamaindex_budget import BudgetChatMemoryBuffer
 from rankbudget import BudgetError, BudgetExceededError, BudgetSession, TokenBudget, counter_for
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing import RecordingCounter
@@ -389,20 +388,3 @@ def test_a_limit_raised_later_takes_effect() -> None:
     assert tokens(memory.get()) <= 100
     memory.token_limit = 100_000
     assert [m.content for m in memory.get()] == [m.content for m in CHAT]
-
-
-def test_a_question_within_the_limit_of_the_llm_is_never_refused() -> None:
-    """With an LLM and no limit of its own, what fits the LLM fits the memory, and a refusal names its true limit."""
-    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=1500, counter="gpt-4o")
-    for size in range(905, 1494, 98):
-        question = ChatMessage(" word" * size)
-        memory = BudgetChatMemoryBuffer.from_defaults(llm=llm, counter="gpt-4o")
-        memory.put(ChatMessage("older"))
-        memory.put(ChatMessage("yes", role="assistant"))
-        memory.put(question)
-        assert memory.get()[-1].content == question.content
-    bounded = BudgetChatMemoryBuffer.from_defaults(llm=llm, counter="gpt-4o", token_limit=900)
-    bounded.put(ChatMessage(" word" * 1000))
-    with pytest.raises(BudgetExceededError, match="the limit is 900") as caught:
-        bounded.get()
-    assert "rest of the prompt" not in str(caught.value)

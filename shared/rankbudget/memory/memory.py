@@ -250,6 +250,14 @@ def check_storable(name: str, value: object, problems: list[str], most: int | No
         problems.append(f"{name} must hold no NUL character and no lone surrogate (got {shown(value)})")
 
 
+def check_validity(memory: Memory) -> None:
+    """Raises BudgetConfigError for a memory that would end before it begins."""
+    begins, ends = memory.valid_from, memory.valid_to
+    if begins is not None and ends is not None and utc(ends) < utc(begins):
+        msg = f"valid_from must not be after valid_to (got {begins} and {ends}). Exchange them."
+        raise BudgetConfigError(msg)
+
+
 def digest_of(text: str) -> str:
     """Returns the same for texts that differ only in case, spaces or the form of their characters."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -28,7 +28,7 @@ from ..segment import Block, Scope
 from .choosing import LETTERS, fit_memories, ranked, routed
 from .database import WAIT, Database
 from .foreign_vectors import ForeignVectors, VectorIndex
-from .memory import Memory, check_scope, check_storable, utc
+from .memory import Memory, check_scope, check_storable, check_validity, utc
 from .protocol import MemoryBackend, Receipt
 from .sql import SqlBackend
 from .vectors import vectors_of
@@ -154,7 +154,7 @@ class MemoryStore:
         if ttl is not None:
             fields["expires_at"] = _after(now, ttl)
         memory = Memory(text=text, scope=scope, key=key, **fields)
-        _check_validity(memory)
+        check_validity(memory)
         return self.backend.put(memory, supersedes=supersedes, now=now)
 
     @named_options
@@ -218,7 +218,7 @@ class MemoryStore:
                 f"memory must be one that the store returned (got {shown(memory)}). Use put() for a new one."
             )
             raise BudgetConfigError(msg)
-        _check_validity(memory)
+        check_validity(memory)
         return self.backend.replace(memory)
 
     @named_options
@@ -377,14 +377,6 @@ def _check_reading(query: object, scope: object, problems: list[str]) -> None:
     if not isinstance(query, str):
         problems.append(f"query must be a text (got {shown(query)})")
     check_scope(scope, problems)
-
-
-def _check_validity(memory: Memory) -> None:
-    """Raises BudgetConfigError for a memory that would end before it begins."""
-    begins, ends = memory.valid_from, memory.valid_to
-    if begins is not None and ends is not None and utc(ends) < utc(begins):
-        msg = f"valid_from must not be after valid_to (got {begins} and {ends}). Exchange them."
-        raise BudgetConfigError(msg)
 
 
 def _check_same(memory: Memory, changed: object) -> None:
