@@ -30,7 +30,8 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
-from ._codec import CODEC
+from ._codec import CODEC, NeedsConversionError
+from ._convert import as_messages
 from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
@@ -187,7 +188,10 @@ class RequestBudget:
             return request
         limits = self.limits(model, asked)
         if isinstance(model, BaseChatModel):
-            request = with_clear_ids(CODEC, _in_order(model, request))
+            try:
+                request = _clear(model, request)
+            except NeedsConversionError:
+                request = _clear(model, as_messages(request))
         if self.planned is not None and self.planned.is_still(request, limits):
             return request
         if isinstance(model, BaseLLM):
@@ -226,6 +230,11 @@ class RequestBudget:
         # The system messages of a finished request hold documents, too, and examples are turns like others:
         # the first doors check the share of one and the number of the other.
         return replace(limits, budget=limits.budget.replace(max_system_ratio=None, last_turns=None))
+
+
+def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns a request in the order that the client takes, in which each call has an id of its own."""
+    return with_clear_ids(CODEC, _in_order(model, messages))
 
 
 def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
