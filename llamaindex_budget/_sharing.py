@@ -90,7 +90,13 @@ def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -
     if budget is None:
         return budget_for(llm) if llm is not None and session is None else None
     given = budget if isinstance(budget, TokenBudget) else TokenBudget.from_dict(budget)
-    return given if llm is None else within_window(given, known_window(llm), type(llm).__name__)
+    if llm is None:
+        return given
+    exact = hasattr(
+        llm, "request_limit"
+    )  # the metadata of a `budget_model` keep some tokens free for the host
+    own = budget_for(llm).context_window if exact else known_window(llm)
+    return within_window(given, own, type(llm).__name__)
 
 
 def within(limits: TokenBudget | int, llm: BaseLLM | None) -> int:

@@ -250,6 +250,13 @@ def check_storable(name: str, value: object, problems: list[str], most: int | No
         problems.append(f"{name} must hold no NUL character and no lone surrogate (got {shown(value)})")
 
 
+def check_reading(query: object, scope: object, problems: list[str]) -> None:
+    """Adds a problem where a question is no text, or its reader no scope."""
+    if not isinstance(query, str):
+        problems.append(f"query must be a text (got {shown(query)})")
+    check_scope(scope, problems)
+
+
 def check_validity(memory: Memory) -> None:
     """Raises BudgetConfigError for a memory that would end before it begins."""
     begins, ends = memory.valid_from, memory.valid_to

@@ -28,7 +28,7 @@ from ..segment import Block, Scope
 from .choosing import LETTERS, fit_memories, ranked, routed
 from .database import WAIT, Database
 from .foreign_vectors import ForeignVectors, VectorIndex
-from .memory import Memory, check_scope, check_storable, check_validity, utc
+from .memory import Memory, check_reading, check_scope, check_storable, check_validity, utc
 from .protocol import MemoryBackend, Receipt
 from .sql import SqlBackend
 from .vectors import vectors_of
@@ -238,7 +238,7 @@ class MemoryStore:
         """
         problems: list[str] = []
         check_count("limit", limit, problems, low=1)
-        _check_reading(query, scope, problems)
+        check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         now = self._now()
@@ -339,7 +339,7 @@ class MemoryStore:
 
         These are more than the usual number where they would not fill a `room` of so many tokens.
         """
-        _check_reading(query, scope, problems)
+        check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         limit, now = OVER_RETRIEVE, self._now()
@@ -371,12 +371,6 @@ def _check(scope: object, name: object = "") -> None:
     check_storable("name", name, problems)
     if problems:
         raise BudgetConfigError.of(problems)
-
-
-def _check_reading(query: object, scope: object, problems: list[str]) -> None:
-    if not isinstance(query, str):
-        problems.append(f"query must be a text (got {shown(query)})")
-    check_scope(scope, problems)
 
 
 def _check_same(memory: Memory, changed: object) -> None:
