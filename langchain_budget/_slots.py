@@ -265,7 +265,7 @@ def unread(
 ) -> list[str]:
     """Returns a warning for each hidden slot, and for documents and messages that no slot reads.
 
-    `shown` are the variables of the prompt, None without one; messages may be meant to stay in it as they are.
+    `shown` are the variables of the prompt, None without one; messages may be meant to stay in it.
     """
     warnings = []
     for key, held in value.items():

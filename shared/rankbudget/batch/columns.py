@@ -9,7 +9,7 @@ from typing import Any
 from .tables import as_text, in_utf8
 
 _KINDS = b"rankbudget.kinds"
-"""Key of a field's metadata in a part: what its values are in JSON, which their type in Arrow does not say."""
+"""Key of a field's metadata in a part: what its values are in JSON, which Arrow's type does not say."""
 _NUMBERS = frozenset({"integer", "fraction"})
 _LARGEST_EXACT, _LARGEST_INTEGER = 2**53, 2**63
 """A float holds every integer up to the first, Arrow every one below the second."""

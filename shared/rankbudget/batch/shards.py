@@ -71,7 +71,7 @@ class ShardFitter:
     target: str
 
     def __call__(self, shard: Shard) -> Fitted:
-        """Fits a shard; its part is named by the numbers of rows and of failed rows, and a digest of its content."""
+        """Fits a shard; its part is named by its rows, its failed rows, and a digest of its content."""
         error_column = self.fit.outputs["budget_error"]
         if self.source == "parquet":
             made: Any = self.fit.fit_batch(table_in(shard), first=shard.first)

@@ -76,7 +76,7 @@ def _levels(
 
 
 def _check_names(document: Mapping[Any, Any], path: str | PathLike[str], fields: Sequence[str]) -> None:
-    """Raises for each misspelt section, and each misspelt field of a section, whether it is asked for or not."""
+    """Raises for each misspelt section, and each misspelt field of any section."""
     profiles = _profiles(document)
     own, groups = (*_RENAMED, *fields), (_DEFAULTS, _OVERRIDES, *_GROUPS)
     sections = [*((name, document.get(name)) for name in (_DEFAULTS, _OVERRIDES)), *profiles.values()]

@@ -40,7 +40,8 @@ def run_batch(options: argparse.Namespace, budget: TokenBudget) -> int:
         raise
     shown.end()
     print(
-        f"rankbudget: {counted(result.rows, 'row')}, {result.failed:,} failed, {result.resumed:,} by an earlier run, "
+        f"rankbudget: {counted(result.rows, 'row')}, {result.failed:,} failed, "
+        f"{result.resumed:,} by an earlier run, "
         f"{result.seconds:,.1f} s",
         file=sys.stderr,
     )

@@ -36,8 +36,8 @@ def extract(
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
     When not even one unit fits, the best one is cut. With a query, so is a block larger than half of
-    `max_tokens` that does not fit: what the query names stays of it. `scorer` rates sentences against the query; None
-    compares words. Sentences that are `first`, and all blocks, then come before the others.
+    `max_tokens` that does not fit: what the query names stays of it. `scorer` rates sentences against the
+    query; None compares words. Sentences that are `first`, and all blocks, then come before the others.
     """
     if max_tokens <= 0 or not text:
         return ""

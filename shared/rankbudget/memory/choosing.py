@@ -37,7 +37,7 @@ def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, n
 
 
 def nearness(query: str, found: Sequence[Memory]) -> list[float] | None:
-    """Returns how near each memory is to a question, by the search and its words; None where either is unknown.
+    """Returns how near each memory is to a question, by search and words; None where the search said nothing.
 
     Where the search gave each memory a similarity, as vectors do, the words of the question count as much, as
     vectors miss names and numbers. This takes a tenth of the default scorer's time.

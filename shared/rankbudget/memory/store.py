@@ -353,7 +353,7 @@ class MemoryStore:
         return known, [words] if low else []
 
     def _near(self, query: str, scope: Scope, limit: int, now: datetime) -> list[Memory]:
-        """Returns the candidates for a question, and where something is pasted for all of the text as well."""
+        """Returns the candidates for each of `queries_of`."""
         asked = [self.backend.near(one, scope, limit, now) for one in queries_of(query)]
         return (
             asked[0] if len(asked) == 1 else list({m.id: m for found in asked[::-1] for m in found}.values())

@@ -108,7 +108,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
 
 
 def _left(inputs: Inputs, prices: Prices, fitted: Fitted, tokens: Mapping[str, int]) -> int:
-    """Returns the tokens that nothing has, without those that another call of this turn will bring blocks for."""
+    """Returns the tokens that nothing has, without those for blocks of another call of this turn."""
     later = sum([tokens[name] for name in tokens.keys() - fitted.granted.keys()])
     used = sum([fit.tokens for fit in fitted.fits.values()])
     used += 0 if fitted.history is None else fitted.history.tokens - inputs.measure.overhead

@@ -146,7 +146,8 @@ def within_window(budget: TokenBudget, own: int | None, model: str) -> TokenBudg
     try:
         return budget.replace(context_window=own)
     except BudgetConfigError as error:
-        msg = f"budget must fit the window of the {model}, {own:,} tokens (got {budget.context_window:,}). {error}"
+        got = f"{budget.context_window:,}"
+        msg = f"budget must fit the window of the {model}, {own:,} tokens (got {got}). {error}"
         raise BudgetConfigError(msg) from error
 
 

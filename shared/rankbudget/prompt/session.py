@@ -345,7 +345,7 @@ class BudgetSession:
 
 
 def _check_sources(names: Sequence[str]) -> None:
-    """Refuses what is no list of names of blocks, and misspelt ones: their share would stay free for nothing."""
+    """Refuses what is no list of names of blocks, and misspelt ones, whose share would stay free."""
     check_kinds({"sources": names})
     problems: list[str] = []
     for name in names:

@@ -15,7 +15,7 @@ _MARKS = (*_ASKS, *".!:…。！")
 _LONGEST = 300
 """Characters of a sentence that may ask for something; a longer one is pasted."""
 _PASTE, _PASTED = 120, 3
-"""A text that has something pasted into it has more characters, and is so many times as long as its question."""
+"""A text with something pasted has more characters, and is so many times as long as its question."""
 _FEWEST = 2
 """Words that a question has at least to say something by itself."""
 

@@ -111,8 +111,9 @@ def ratio_changes(
 def _change(need: _Need, name: str, before: float, parts: int, of_ratio: float) -> RatioChange:
     after = round(before + parts / _PARTS, 10)
     why = (
-        f"ratio of {name}: {before:g} -> {after:g}. It needed {counted(need.tokens, 'token')} a prompt, its share was "
-        f"{int(of_ratio * before):,}; pieces had no room in {need.exhausted} of {counted(need.reports, 'prompt')}."
+        f"ratio of {name}: {before:g} -> {after:g}. It needed {counted(need.tokens, 'token')} a prompt, "
+        f"its share was {int(of_ratio * before):,}; "
+        f"pieces had no room in {need.exhausted} of {counted(need.reports, 'prompt')}."
     )
     return RatioChange(name, before, after, why)
 

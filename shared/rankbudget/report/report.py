@@ -119,8 +119,8 @@ class BudgetReport:
 
     def __repr__(self) -> str:
         return (
-            f"BudgetReport({self.total_tokens:,} of {counted(self.limit, 'token')}, {counted(len(self.totals), 'block')}, "
-            f"{counted(self.size, 'decision')})"
+            f"BudgetReport({self.total_tokens:,} of {counted(self.limit, 'token')}, "
+            f"{counted(len(self.totals), 'block')}, {counted(self.size, 'decision')})"
         )
 
     def __eq__(self, other: object) -> bool:
