@@ -106,15 +106,17 @@ def _worth(units: Sequence[Unit]) -> list[float]:
 
 
 def _central(units: Sequence[Unit]) -> list[float]:
-    """Returns for each unit how much it shares with the others, 0 to 1."""
+    """Returns for each unit how much it shares with the others, 0 to 1; those alike but for numbers are one."""
     index = TermIndex([unit.text for unit in units])
+    first: dict[tuple[str, ...], int] = {}
+    alike = [first.setdefault(tuple(filter(str.isalpha, words)), i) for i, words in enumerate(index.words)]
     scores = [0.0] * len(units)
     for stemmed, words in index.stems.items():
         kept = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
         holders = index.counts(kept) if kept and stem(stemmed) not in STOP_WORDS else ()
-        if len(holders) > 1:
-            for i in holders:
-                scores[i] += len(holders)
+        others = len({alike[i] for i in holders})
+        for i in holders if others > 1 else ():
+            scores[i] += others
     rated = [score / (length + 4) for score, length in zip(scores, index.lengths, strict=True)]
     most = max(rated, default=0.0) or 1.0
     return [score / most for score in rated]
