@@ -115,7 +115,7 @@ def beginnings(messages: list[BaseMessage]) -> list[str]:
     return [" ".join(m.text.split()[:2]) for m in messages]
 
 
-@draws()
+@draws(asynchronous=True)
 @given(
     runs=st.lists(st.tuples(st.lists(st.integers(1, 3), max_size=3), st.booleans()), min_size=2, max_size=6),
     other=st.sampled_from([None, *OTHERS]),
