@@ -36,6 +36,7 @@ from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
 from ._limits import LimitSettings
+from ._placeholders import in_whole_turns, most_shown, refuse_cut_turn
 
 _OPTIONS = {
     "history": "history_key",
@@ -148,7 +149,9 @@ class SlotSettings(LimitSettings):
             question_text=question.text if question is not None else "",
             sources=getattr(self.session, "sources", frozenset[str]()).union(keys) - {"query"},
         )
-        plan = yield from planned(request, self.session)
+        most = self._most_shown(history)
+        plan = yield from planned(in_whole_turns(request, most), self.session)
+        refuse_cut_turn(plan.history, most, history)
         if show is not None:
             refuse_empty_question(CODEC, plan.messages, self.question_key)
         made = fitted(plan.kept, plan.history).items()
@@ -159,6 +162,15 @@ class SlotSettings(LimitSettings):
             text="\n".join([m.text for m in plan.messages]),
             report=plan.report.noting(*warnings),
         )
+
+    def _most_shown(self, history: str | None) -> int | None:
+        """Returns how many messages of the history the prompt shows; None for all."""
+        prompt: Any = getattr(self, "template", getattr(self, "prompt", None))
+        while getattr(prompt, "steps", ()):  # of a chain, what it ends in
+            prompt = prompt.steps[-1]
+        # A prompt that is given a list instead of a dict has one variable, of any name.
+        named = history if history in names_in(prompt) else None
+        return None if history is None else most_shown(prompt, named)
 
     def _slots_in(
         self, value: Mapping[str, Any], names: Collection[str], show: Any
@@ -298,7 +310,8 @@ def not_shown(key: str) -> str:
 def names_in(prompt: Any) -> list[str]:
     """Returns the variables of a prompt; none where it is no template, so that they are unknown."""
     kinds = ("input_variables", "optional_variables", "partial_variables")
-    return [name for names in kinds for name in getattr(prompt, names, ())]
+    named = [name for names in kinds for name in getattr(prompt, names, ())]
+    return [*named, *placeholders_in(prompt).difference(named)]  # optional ones of templates inside it
 
 
 def shown_by(prompt: Any) -> Shown | None:

@@ -103,7 +103,7 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             from rankbudget import fit_documents  # ranking is only loaded where documents are
 
             most = self.max_tokens or self._limits.budget.limit()
-            own = {"max_tokens": most, "counter": self._limits.counter, "cost": self._cost}
+            own: dict[str, Any] = {"max_tokens": most, "counter": self._limits.counter, "cost": self._cost}
             found = fit_documents(segments, query=query, **own, **options)
             if not self._is_planned():
                 return found
