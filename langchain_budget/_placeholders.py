@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.prompts import MessagesPlaceholder
 
 from rankbudget.adapters import PromptRequest, Timeline
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
 from ._codec import CODEC
 from ._convert import as_messages
@@ -50,3 +51,12 @@ def refuse_cut_turn(kept: Sequence[Any], most: int | None, name: str | None) -> 
             f"(got {most}). Leave it out: the budget bounds the history."
         )
         raise BudgetConfigError(msg)
+
+
+def never_cut(error: BudgetExceededError, others: Mapping[str, Any]) -> BudgetExceededError:
+    """Returns an error that also names those of the prompt's variables that hold messages and are no slot."""
+    lists = [key for key in sorted(others) if isinstance(others[key], list)]
+    held = [key for key in lists if any(isinstance(one, BaseMessage) for one in others[key])]
+    hints = [f"{key!r} is never cut; name its slot with history_key={key!r}." for key in held]
+    own: dict[str, Any] = {name: getattr(error, name) for name in ("limit", "needed", "blocks")}
+    return BudgetExceededError(" ".join([str(error), *hints]), **own)

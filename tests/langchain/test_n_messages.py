@@ -1,4 +1,4 @@
-"""A placeholder with `n_messages` gets whole turns, at most so many messages, and cuts nothing itself."""
+"""Placeholders of messages: whole turns where they have `n_messages`, and a name where they are no slot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnablePassthrough
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
 from langchain_budget._codec import CODEC
-from rankbudget.errors import BudgetConfigError
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 
@@ -106,3 +106,18 @@ def test_a_turn_that_the_placeholder_would_cut_is_refused(form: str) -> None:
     place = [("system", "Be kind."), MessagesPlaceholder("history", n_messages=2)]
     with pytest.raises(BudgetConfigError, match=r"n_messages .* at least 4.*got 2"):
         kept_of(form, place, history, 500)
+
+
+@pytest.mark.parametrize("form", ["template", "trimmer"])
+def test_an_error_names_the_messages_that_no_slot_has(form: str) -> None:
+    """A prompt that is too large because of its own placeholder says which option makes that a slot; other keys it leaves out."""
+    parts = [("system", "Be kind."), MessagesPlaceholder("messages"), ("human", "{question}")]
+    given: dict[str, Any] = {"messages": turn(0, []) * 50, "question": "And now?", "unseen": turn(1, [])}
+    options: dict[str, Any] = {"counter": WordCounter(), "max_tokens": 60}
+    fit: Any = BudgetTrimmer(prompt=ChatPromptTemplate(parts), **options).invoke
+    if form == "template":
+        fit = BudgetChatPromptTemplate.from_messages(parts, **options).invoke
+    with pytest.raises(BudgetExceededError, match=r"never cut.*history_key='messages'") as raised:
+        fit(given)
+    assert "unseen" not in str(raised.value)
+    assert raised.value.needed > raised.value.limit == 60
