@@ -30,12 +30,13 @@ from rankbudget.adapters import (
     plan_steps,
     refuse_empty_question,
 )
-from rankbudget.errors import BudgetConfigError, misspelt
+from rankbudget.errors import BudgetConfigError, BudgetExceededError, misspelt
 
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
 from ._limits import LimitSettings
+from ._placeholders import in_whole_turns, most_shown, never_cut, refuse_cut_turn
 
 _OPTIONS = {
     "history": "history_key",
@@ -148,7 +149,8 @@ class SlotSettings(LimitSettings):
             question_text=question.text if question is not None else "",
             sources=getattr(self.session, "sources", frozenset[str]()).union(keys) - {"query"},
         )
-        plan = yield from planned(request, self.session)
+        others = () if show is None else set(names).intersection(value).difference(keys.values())
+        plan = yield from self._plan_steps(request, history, {key: value[key] for key in others})
         if show is not None:
             refuse_empty_question(CODEC, plan.messages, self.question_key)
         made = fitted(plan.kept, plan.history).items()
@@ -159,6 +161,27 @@ class SlotSettings(LimitSettings):
             text="\n".join([m.text for m in plan.messages]),
             report=plan.report.noting(*warnings),
         )
+
+    def _plan_steps(
+        self, request: PromptRequest, history: str | None, others: Mapping[str, Any]
+    ) -> Steps[Plan]:
+        """Makes the plan; an error names the `others` of the prompt's variables that hold messages, never cut."""
+        most = self._most_shown(history)
+        try:
+            plan = yield from planned(in_whole_turns(request, most), self.session)
+        except BudgetExceededError as error:
+            raise never_cut(error, others) from error
+        refuse_cut_turn(plan.history, most, history)
+        return plan
+
+    def _most_shown(self, history: str | None) -> int | None:
+        """Returns how many messages of the history the prompt shows; None for all."""
+        prompt: Any = getattr(self, "template", getattr(self, "prompt", None))
+        while getattr(prompt, "steps", ()):  # of a chain, what it ends in
+            prompt = prompt.steps[-1]
+        # A prompt that is given a list instead of a dict has one variable, of any name.
+        named = history if history in names_in(prompt) else None
+        return None if history is None else most_shown(prompt, named)
 
     def _slots_in(
         self, value: Mapping[str, Any], names: Collection[str], show: Any
@@ -298,7 +321,8 @@ def not_shown(key: str) -> str:
 def names_in(prompt: Any) -> list[str]:
     """Returns the variables of a prompt; none where it is no template, so that they are unknown."""
     kinds = ("input_variables", "optional_variables", "partial_variables")
-    return [name for names in kinds for name in getattr(prompt, names, ())]
+    named = [name for names in kinds for name in getattr(prompt, names, ())]
+    return [*named, *placeholders_in(prompt).difference(named)]  # optional ones of templates inside it
 
 
 def shown_by(prompt: Any) -> Shown | None:

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from typing_extensions import Unpack
 
-from rankbudget import BudgetConfigError, TokenBudget, TokenCounter
+from rankbudget import BudgetConfigError, BudgetReport, TokenBudget, TokenCounter
 from rankbudget.adapters import (
     Plan,
     PromptRequest,
@@ -169,14 +169,14 @@ class AgentBudget(SharedCopy):
         system: BaseMessage | None = None,
         tools: Sequence[Any] | None = None,
         thread: Any = None,
-        refused: Plan | None = None,
+        refused: BudgetReport | None = None,
     ) -> Steps[tuple[list[Any], Plan]]:
-        """Returns the messages to send, without `system`, and the plan; `refused` was too long."""
+        """Returns the messages to send, without `system`, and the plan; what `refused` reports was too long."""
         own = self.model if self.model is not None else model
         limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else as_tools(tools))
         self._latest = limits.counter
         if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
-            most = min(limits.most, refused.report.total_tokens)
+            most = min(limits.most, refused.total_tokens)
             limits = limits.at_most(max(1, int(most * _TIGHTER)))
         whole = [*messages] if system is None else [system, *messages]
         plan = yield from self.plan(whole, limits, thread=thread)

@@ -20,12 +20,22 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from rankbudget import Block, FitResult, Segment
-from rankbudget.adapters import JOINT, Call, Evidence, PromptRequest, Steps, adrive, drive, plan_steps
+from rankbudget.adapters import (
+    JOINT,
+    Call,
+    Evidence,
+    PromptRequest,
+    Steps,
+    adrive,
+    drive,
+    plain_budget,
+    plan_steps,
+)
 from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import from_segment, to_segments
-from ._limits import LimitSettings
+from ._limits import LimitSettings, limits_for
 from ._options import Settings, check_given, check_values
 from ._slots import shown_by
 
@@ -39,8 +49,9 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
 
     Args:
         max_tokens: most tokens of all documents, from 1, as `document_prompt` and `separator` show them.
-        budget: instead of a number: the documents get all that it leaves beside the question. model,
-            context_window and counter are as in `BudgetTrimmer`.
+        budget: instead of a number, or beside it: the documents get what it leaves beside the question.
+        model: its tokenizer counts; without a number and a budget its window, or `context_window`, is the
+            budget. `counter` is as in `BudgetTrimmer`.
         session: a session whose history is granted first; the documents get what it leaves this turn.
         scorer: rates the documents; None takes the metadata's score, else a mix of words and meaning.
         compress: allows single sentences where few whole documents fit.
@@ -68,6 +79,9 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     @override
     def _prepare(self) -> None:
         super()._prepare()
+        if self.max_tokens is not None and self._is_planned():  # the number bounds the documents alone
+            own = ("budget", "session", "counter", "model")
+            self._limits = limits_for(**{name: getattr(self, name) for name in own})
         if self.session is not None:
             self.session.share_with("knowledge")
 
@@ -77,28 +91,34 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
     ) -> Sequence[Document]:
         check_values({"documents": documents})
         kept = self.fit(documents, query).segments
-        return [s.source if s.source.page_content == s.text else from_segment(s, s.text) for s in kept]
+        return [_as_document(segment) for segment in kept]
 
     def fit(self, documents: Sequence[Document], query: str) -> FitResult:
         """Returns which `documents` are kept for `query`, as `source` of each segment, and the report."""
         check_values({"query": query})
         segments = tuple(to_segments(documents, shown=shown_by(self.document_prompt)))
         options: dict[str, Any] = {n: getattr(self, n) for n in ("scorer", "compress", "dedup", "order")}
-        if all(getattr(self, name) is None for name in ("session", "budget", "model", "context_window")):
+        hidden: tuple[Any, ...] = ()
+        if self.max_tokens is not None or not self._is_planned():
             from rankbudget import fit_documents  # ranking is only loaded where documents are
 
-            most, counter = self._limits.budget.limit(), self._limits.counter
-            return fit_documents(
-                segments, max_tokens=most, query=query, counter=counter, cost=self._cost, **options
+            most = self.max_tokens or self._limits.budget.limit()
+            own: dict[str, Any] = {"max_tokens": most, "counter": self._limits.counter, "cost": self._cost}
+            found = fit_documents(segments, query=query, **own, **options)
+            if not self._is_planned():
+                return found
+            segments = tuple(
+                [dataclasses.replace(s, source=_as_document(s), tokens=None) for s in found.segments]
             )
+            hidden = tuple([one for one in found.report.decisions if one.action == "trimmed"])
         fields: dict[str, Any] = {
             "blocks": (Block(name="knowledge", segments=segments, strategy=Evidence(**options)),),
             "shown": shown_by(self.document_prompt),
             "covers": "documents",
+            "hidden": hidden,
         }
         if self.session is not None:
-            ceiling = self._limits.ceiling or self.max_tokens
-            request = self.session.request(question=query, ceiling=ceiling, **fields)
+            request = self.session.request(question=query, ceiling=self._limits.ceiling, **fields)
             plan = drive(self.session.plan_steps(request))
         else:
             asked = CODEC.make("user", query, origin="query")
@@ -117,7 +137,10 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
 
         segments = to_segments(documents, shown=shown_by(self.document_prompt))
         if not self.compress:
-            segments = [s for s in segments if self._cost(s, s.text) <= self._limits.most]
+            most = self._limits.most
+            if self.max_tokens is not None:
+                most = plain_budget(self.max_tokens).limit(band=self._limits.counter.band)
+            segments = [s for s in segments if self._cost(s, s.text) <= most]
         if len(segments) > k:
             free: Any = {"max_tokens": 0, "cost": lambda segment, text: 0, "order": "score"}
             ranked = fit_documents(segments, query=query, scorer=self.scorer, **free)
@@ -125,10 +148,22 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             segments = [s for s in segments if s.id in chosen]
         return [segment.source for segment in segments]
 
+    def _is_planned(self) -> bool:
+        """Returns whether there is a limit of the whole prompt, of which the documents get a part."""
+        if self.session is not None or self.budget is not None:
+            return True
+        return self.max_tokens is None and (self.model is not None or self.context_window is not None)
+
     def _cost(self, segment: Segment, text: str) -> int:
         shown = shown_by(self.document_prompt)
         whole = text if shown is None else shown("knowledge", segment, text)
         return self._limits.counter.count(whole + self.separator)
+
+
+def _as_document(segment: Segment) -> Any:
+    """Returns the document that a kept segment is: the object that was given, or a shorter copy."""
+    whole = segment.source.page_content == segment.text
+    return segment.source if whole else from_segment(segment, segment.text)
 
 
 _OPTIONS = tuple(name for name in BudgetDocumentCompressor.model_fields if name != "max_tokens")

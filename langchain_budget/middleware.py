@@ -13,13 +13,15 @@ from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
 from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, send_report, truncate_text
+from rankbudget.errors import BudgetError
 
 from ._codec import CODEC
 from ._convert import as_tools
 from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
 from .agents import AgentBudget, thread_id
-from .model import Planned, guarded
+from .model import FIELD, Planned, RequestBudget, wrapped
+from .models import unwrapped
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
 from langchain.agents.middleware import (  # noqa: E402 - the line above names the extra
@@ -40,7 +42,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
     The state keeps the full history; the model sees the part that fits, always a valid conversation: calls
     with all their results, the task and the current question, long parallel results shortened rather than
-    lost. With a `thread_id` the cut is remembered between calls: over the limit it moves once, down to half
+    lost. If a later middleware changes the request or its model, it is fitted again, to the model that is
+    called. With a `thread_id` the cut is remembered between calls: over the limit it moves once, down to half
     of it, so that prompt caches stay warm.
 
     Args:
@@ -120,8 +123,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         def send(kept: list[Any], plan: Plan) -> Call:
             sent.clear()
             planned = Planned(kept if system is None else [system, *kept], tools, plan)
-            model = guarded(request.model, self._budget, planned, sent.append)
-            return Call(handler, (request.override(messages=kept, model=model),), awaitable)
+            guard = _guard_of(request.model, self._budget, planned, sent.append)
+            return Call(handler, (_GuardedRequest.of(request, kept, guard),), awaitable)
 
         kept, plan = yield from fit()
         try:
@@ -129,7 +132,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         except ContextOverflowError:
             if not self.retry:
                 raise
-            kept, plan = yield from fit(refused=plan)
+            kept, plan = yield from fit(refused=sent[-1] if sent else plan.report)
             answer = yield send(kept, plan)
         self._send_report(request, sent[-1] if sent else plan.report)
         writes = self.persist and not plan.unsummarized  # what is in no summary stays
@@ -169,6 +172,68 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             update = {key: self._capped(value) for key, value in answer.update.items()}
             return dataclasses.replace(answer, update=update)
         return answer
+
+
+@dataclasses.dataclass(init=False, eq=False, repr=False)
+class _GuardedRequest(ModelRequest[Any]):
+    """A request that bounds its model, also one that a later middleware chooses: `override` keeps the class."""
+
+    guards: tuple[Callable[[Any], Any], ...] = ()  # one of each BudgetMiddleware
+
+    def __init__(self, *, guards: tuple[Callable[[Any], Any], ...], **fields: Any) -> None:
+        object.__setattr__(self, "guards", guards)
+        super().__init__(**fields)
+
+    @classmethod
+    def of(cls, request: ModelRequest[Any], messages: list[Any], guard: Callable[[Any], Any]) -> Any:
+        """Returns a request with other messages and one more guard of its model."""
+        fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+        guards = (*fields.pop("guards", ()), guard)
+        return cls(**{**fields, "messages": messages}, guards=guards)
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "model":
+            for guard in self.guards:
+                value = guard(value)
+        super().__setattr__(name, value)
+
+
+def _guard_of(
+    model: Any, agent: AgentBudget, planned: Planned, on_report: Callable[[BudgetReport], Any]
+) -> Callable[[Any], Any]:
+    """Returns what gives any model the limits of an agent's plan, each model once.
+
+    What was planned for `model` is not counted again. Another model has another tokenizer and window: it gets
+    the request fitted to its own.
+    """
+    first = unwrapped(model)[0]
+
+    def limited(each: Any, _: Any) -> RequestBudget:
+        known: RequestBudget | None = getattr(each, FIELD, None)
+        inner = known
+        while inner is not None:
+            if inner.planned is not None and inner.planned.plan is planned.plan:
+                assert known is not None
+                return known
+            inner = inner.inner
+        if each is first:
+            return RequestBudget(agent, on_report, known, planned)
+        return RequestBudget(
+            agent, on_report, _own_window(each, known), dataclasses.replace(planned, messages=())
+        )
+
+    return lambda chosen: wrapped(chosen, None, limited)
+
+
+def _own_window(model: Any, inner: RequestBudget | None) -> RequestBudget | None:
+    """Returns the limit of a model's own window, within `inner`; a window that is unknown has no limit."""
+    made = RequestBudget(AgentBudget(), None, inner)
+    try:
+        made.limits(model, {})
+    except BudgetError:
+        return inner
+    return made
 
 
 def _with_update(request: ModelRequest[Any], kept: list[Any], answer: Any) -> Any:

@@ -39,7 +39,7 @@ from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, flat, inner_name
 
 ModelT = TypeVar("ModelT")
-_FIELD = "context_budget"
+FIELD = "context_budget"
 _THREAD = "context_budget_thread"
 """The argument that passes a thread from a direct call to its request; no provider and no trace sees it."""
 _SESSION = "rankbudget-session"
@@ -114,29 +114,20 @@ def budget_model(
     def limited(each: Any, its_budget: Any) -> RequestBudget:
         stated = context_window if its_budget is budget else None  # a fallback has a window of its own
         agent = AgentBudget(budget=its_budget, context_window=stated, **options)
-        made = RequestBudget(agent, on_report, getattr(each, _FIELD, None))
+        made = RequestBudget(agent, on_report, getattr(each, FIELD, None))
         made.limits(each, {})  # raises now where the limit is unknown
         return made
 
-    return cast("ModelT", _wrapped(model, budget, limited))
+    return cast("ModelT", wrapped(model, budget, limited))
 
 
-def guarded(
-    model: Any, agent: AgentBudget, planned: Planned, on_report: Callable[[BudgetReport], Any]
-) -> Any:
-    """Returns the model with the limits of an agent's plan; what was planned is not counted again."""
-    return _wrapped(
-        model, None, lambda each, _: RequestBudget(agent, on_report, getattr(each, _FIELD, None), planned)
-    )
-
-
-def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudget]) -> Any:
+def wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudget]) -> Any:
     """Returns a model, or what is wrapped around models, with every model in it bounded."""
     if isinstance(model, BaseLanguageModel):
         return _bounded(model, limited(model, budget))
 
     def fallback(other: Any) -> Any:
-        return _wrapped(other, _within_own_window(other, budget), limited)
+        return wrapped(other, _within_own_window(other, budget), limited)
 
     inner = inner_name(model)
     if inner is None:
@@ -144,7 +135,7 @@ def _wrapped(model: Any, budget: Any, limited: Callable[[Any, Any], RequestBudge
         hint = _OF_EACH_CALL if kind == "_ConfigurableModel" else _IN_A_CHAIN
         msg = f"model must be a language model, bound or with fallbacks (got a {kind}). {hint}"
         raise BudgetConfigError(msg)
-    update: dict[str, Any] = {inner: _wrapped(getattr(model, inner), budget, limited)}
+    update: dict[str, Any] = {inner: wrapped(getattr(model, inner), budget, limited)}
     if isinstance(model, RunnableWithFallbacks):
         update["fallbacks"] = list(map(fallback, model.fallbacks))
     elif isinstance(model, RunnableConfigurableAlternatives):
@@ -266,7 +257,7 @@ class _Bounded(_Model):  # type: ignore[misc]  # the class that follows this one
 
     def forget(self, thread_id: Any) -> bool:
         """Forgets the cut and the summary of a thread; returns whether it was known."""
-        known: bool = getattr(self, _FIELD).agent.forget(thread_id)
+        known: bool = getattr(self, FIELD).agent.forget(thread_id)
         return known
 
     # A chain tells its models the config of the run; of a direct call only the method itself gets it.
@@ -307,7 +298,7 @@ def _bounded(model: Any, budget: RequestBudget) -> Any:
     own = type(model).__mro__[2] if isinstance(model, _Bounded) else type(model)
     made = copy.copy(model)
     object.__setattr__(made, "__class__", _bounded_class(own))
-    made.__dict__[_FIELD] = budget
+    made.__dict__[FIELD] = budget
     return made
 
 
@@ -329,7 +320,7 @@ def _empty(own: Any) -> Any:
 def _bounded_class(own: type[Any]) -> type[Any]:
     """Returns the subclass whose requests are checked; traces know the provider by the class's name."""
     field = Field(default=None, exclude=True, repr=False)
-    fields: dict[str, Any] = {_FIELD: (Any, field)}
+    fields: dict[str, Any] = {FIELD: (Any, field)}
     made: type[Any] = create_model(
         own.__name__, __base__=(_Bounded, own), __module__=own.__module__, **fields
     )
@@ -351,7 +342,7 @@ def _counted(bind_tools: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(bind_tools)
     def bind(self: Any, tools: Any, **options: Any) -> Any:
         made = bind_tools(self, tools, **options)
-        budget: RequestBudget | None = getattr(self, _FIELD)
+        budget: RequestBudget | None = getattr(self, FIELD)
         if budget is None or not isinstance(
             made, _Bounded
         ):  # a binding passes the tools on with each request
@@ -366,7 +357,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
     def steps(self: Any, request: Any, asked: dict[str, Any]) -> Steps[Any]:
         thread = asked.pop(_THREAD, None)
-        budget: RequestBudget | None = getattr(self, _FIELD)
+        budget: RequestBudget | None = getattr(self, FIELD)
         return request if budget is None else (yield from budget.steps(self, request, asked, thread))
 
     def send(self: Any, request: Any, *args: Any, **asked: Any) -> Any:

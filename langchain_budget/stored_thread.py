@@ -1,4 +1,4 @@
-"""A stored conversation for agents without a checkpointer (needs the extra `agents`)."""
+"""A stored conversation for agents (needs the extra `agents`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rankbudget import Scope, TokenBudget
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
 
+from ._codec import EDITED, MARK
 from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
@@ -25,18 +26,24 @@ from langchain.agents.middleware.types import PrivateStateAttr  # noqa: E402 - t
 from langgraph.graph.message import REMOVE_ALL_MESSAGES  # noqa: E402 - comes with langchain
 
 _LOADED = "rankbudget-stored-"
+_SUMMARIES = ("summary", "summarization")
+"""How our summaries and those of LangChain's middleware are marked."""
 
 
 class ThreadState(AgentState[Any]):
-    """The state of a run, with the ids of the messages that were loaded into it."""
+    """The state of a run, with what was loaded into it, and what it said, whatever is removed later."""
 
     stored_ids: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
 
 
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     """Begins each run with what fits of a stored conversation, and stores what the run added.
 
-    The run's `thread_id` names the conversation; no checkpointer is needed. A run that fails stores nothing.
+    The run's `thread_id` names the conversation; no checkpointer is needed. With one, the stored conversation
+    is the history: of the state only what is not stored goes on. Put this middleware first: it then stores
+    what others remove from the state, and no summary that they write. A run that fails stores nothing; beside
+    a checkpointer the next run stores what it left.
 
     Args:
         store: the `HistoryStore`.
@@ -91,32 +98,52 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
-        return _loaded(self._fitted(*self._of(runtime)).messages, state)
+        scope, name = self._of(runtime)
+        return _begun(self._fitted(scope, name).messages, self._unstored(scope, name, state))
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
-        return _loaded(await self._fitted(*self._of(runtime)).aget_messages(), state)
+        scope, name = self._of(runtime)
+        stored = await self._fitted(scope, name).aget_messages()
+        return _begun(stored, await asyncio.to_thread(self._unstored, scope, name, state))
 
     @override
-    def after_agent(self, state: ThreadState, runtime: Any) -> None:
-        self._history(*self._of(runtime)).add_messages(_new(state))
+    def before_model(self, state: ThreadState, runtime: Any) -> dict[str, Any] | None:
+        """Remembers what the run said so far, before other middleware removes some of it."""
+        said = _said(state)
+        return None if list(map(id, said)) == list(map(id, state.get("said", ()))) else {"said": said}
 
     @override
-    async def aafter_agent(self, state: ThreadState, runtime: Any) -> None:
-        history = self._history(*self._of(runtime))
-        await asyncio.to_thread(history.add_messages, _new(state))
+    def after_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
+        self._history(*self._of(runtime)).add_messages(_said(state))
+        return {"said": []}
+
+    @override
+    async def aafter_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
+        await asyncio.to_thread(self._history(*self._of(runtime)).add_messages, _said(state))
+        return {"said": []}
+
+    def _unstored(self, scope: Scope, name: str, state: ThreadState) -> list[BaseMessage]:
+        """Returns what the state has beside the stored conversation: what is asked, and what a run left."""
+        said = _said(state)
+        known = self._history(scope, name).thread.stored([str(message.id) for message in said])
+        return [message for message in said if message.id not in known]
 
 
-def _loaded(stored: Sequence[BaseMessage], state: ThreadState) -> dict[str, Any]:
-    """Returns the state with the stored messages first; what is sent again is taken from the store."""
+def _begun(stored: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> dict[str, Any]:
+    """Returns a state with the stored messages first."""
     for number, message in enumerate(stored):
         message.id = message.id or f"{_LOADED}{number}"
-    ids = [str(message.id) for message in stored]
-    asked = [message for message in state["messages"] if message.id not in ids]
     messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stored, *asked]
-    return {"messages": messages, "stored_ids": ids}
+    return {"messages": messages, "stored_ids": [str(message.id) for message in stored], "said": [*asked]}
 
 
-def _new(state: ThreadState) -> list[BaseMessage]:
-    loaded = set(state.get("stored_ids", ()))
-    return [message for message in state["messages"] if message.id not in loaded]
+def _said(state: ThreadState) -> list[BaseMessage]:
+    """Returns what was said and not loaded, as it was last said: no summary, and nothing cut for a prompt."""
+    loaded, said = set(state.get("stored_ids", ())), {m.id: m for m in state.get("said", ())}
+    for message in state["messages"]:
+        mark = message.additional_kwargs.get(MARK)
+        if message.id in loaded or mark in _SUMMARIES or (mark == EDITED and message.id in said):
+            continue
+        said[message.id] = message
+    return list(said.values())

@@ -32,6 +32,7 @@ from .thread_rows import (
     locked,
     named,
     rows_between,
+    rows_named,
     save,
     splice,
     unstored,
@@ -171,6 +172,12 @@ class StoredThread:
             head = found(connection, self.scope, self.name)
             rows = [] if head is None else list(all_rows(connection, head))
         return [row.name or f"{UNNAMED}{row.seq}" for row in rows]
+
+    def stored(self, ids: Iterable[str]) -> set[str]:
+        """Returns which of these `ids` a message has; messages without an id of their own are not found."""
+        with self.store.database.read() as connection:
+            head = found(connection, self.scope, self.name)
+            return set() if head is None else set(rows_named(connection, head, list(ids)))
 
     def newest(self, max_tokens: int, counter: Any = "o200k_base") -> Iterator[Any]:
         """Yields messages from the newest on while they fit.

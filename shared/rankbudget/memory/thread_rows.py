@@ -237,12 +237,7 @@ def unstored(
     connection: Connection, head: Head, rows: Sequence[dict[str, Any]], form: HostForm
 ) -> Iterator[dict[str, Any]]:
     """Yields the rows that are new; one whose id is stored with other content takes that one's place."""
-    table = messages()
-    ids, known = [row["name"] for row in rows if row["name"]], dict[str, Any]()
-    for start in range(0, len(ids), AT_ONCE // 2):
-        wanted = table.c.name.in_(ids[start : start + AT_ONCE // 2]) & table.c.place.is_not(None)
-        found_rows = connection.execute(table.select().where((table.c.thread == head.seq) & wanted))
-        known |= {stored.name: stored for stored in found_rows}
+    known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
     new: dict[str, dict[str, Any]] = {}
     for row in rows:
         stored = known.get(row["name"])
@@ -255,6 +250,16 @@ def unstored(
             if row["name"]:
                 new[row["name"]] = row
             yield row
+
+
+def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the rows that have one of these names."""
+    table, known = messages(), dict[str, Any]()
+    for start in range(0, len(names), AT_ONCE // 2):
+        wanted = table.c.name.in_(names[start : start + AT_ONCE // 2]) & table.c.place.is_not(None)
+        rows = connection.execute(table.select().where((table.c.thread == head.seq) & wanted))
+        known |= {row.name: row for row in rows}
+    return known
 
 
 def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:

@@ -1,0 +1,62 @@
+"""Placeholders that show only the newest messages: what they get has no more than that, in whole turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.prompts import MessagesPlaceholder
+
+from rankbudget.adapters import PromptRequest, Timeline
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
+
+from ._codec import CODEC
+from ._convert import as_messages
+
+
+def most_shown(template: Any, name: str | None) -> int | None:
+    """Returns how many messages a template shows of a variable, or of any; None for all of them."""
+    if isinstance(template, MessagesPlaceholder):
+        return template.n_messages if name in (None, template.variable_name) else None
+    found = [most_shown(part, name) for part in getattr(template, "messages", ())]
+    return min([most for most in found if most is not None], default=None)
+
+
+def in_whole_turns(request: PromptRequest, most: int | None) -> PromptRequest:
+    """Returns a request whose history has at most so many messages: a placeholder would cut inside a turn."""
+    if most is None:
+        return request
+    history = as_messages(request.history)
+    assert request.measure is not None
+    timeline = Timeline(history, CODEC, request.measure)
+    left = most - len(timeline.pinned) - (request.summarizer is not None)
+    stop, turns = len(history), int(request.question is not None)
+    for turn in timeline.turns():
+        left -= stop - turn.start - sum([turn.start <= place < stop for place in timeline.pinned])
+        if left < 0:
+            break
+        stop, turns = turn.start, turns + 1
+    given = request.budget.last_turns if request.last_turns is None else request.last_turns
+    bounds = [max(1, turns), *([] if given is None else [given])]
+    return replace(request, history=history, last_turns=min(bounds))
+
+
+def refuse_cut_turn(kept: Sequence[Any], most: int | None, name: str | None) -> None:
+    """Raises where the current turn alone has more messages than the placeholder `name` shows."""
+    if most is not None and len(kept) > most:
+        msg = (
+            f"n_messages of the placeholder {name!r} must be at least {len(kept)}, the messages of this turn "
+            f"(got {most}). Leave it out: the budget bounds the history."
+        )
+        raise BudgetConfigError(msg)
+
+
+def never_cut(error: BudgetExceededError, others: Mapping[str, Any]) -> BudgetExceededError:
+    """Returns an error that also names those of the prompt's variables that hold messages and are no slot."""
+    lists = [key for key in sorted(others) if isinstance(others[key], list)]
+    held = [key for key in lists if any(isinstance(one, BaseMessage) for one in others[key])]
+    hints = [f"{key!r} is never cut; name its slot with history_key={key!r}." for key in held]
+    own: dict[str, Any] = {name: getattr(error, name) for name in ("limit", "needed", "blocks")}
+    return BudgetExceededError(" ".join([str(error), *hints]), **own)
