@@ -165,7 +165,7 @@ class SlotSettings(LimitSettings):
     def _plan_steps(
         self, request: PromptRequest, history: str | None, others: Mapping[str, Any]
     ) -> Steps[Plan]:
-        """Makes the plan; an error names the `others` of the prompt's variables that hold messages, never cut."""
+        """Makes the plan; an error names the `others`: variables of the prompt that hold messages."""
         most = self._most_shown(history)
         try:
             plan = yield from planned(in_whole_turns(request, most), self.session)

@@ -171,7 +171,7 @@ class AgentBudget(SharedCopy):
         thread: Any = None,
         refused: BudgetReport | None = None,
     ) -> Steps[tuple[list[Any], Plan]]:
-        """Returns the messages to send, without `system`, and the plan; what `refused` reports was too long."""
+        """Returns the messages to send, without `system`, and the plan; what `refused` was too long."""
         own = self.model if self.model is not None else model
         limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else as_tools(tools))
         self._latest = limits.counter

@@ -176,7 +176,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
 @dataclasses.dataclass(init=False, eq=False, repr=False)
 class _GuardedRequest(ModelRequest[Any]):
-    """A request that bounds its model, also one that a later middleware chooses: `override` keeps the class."""
+    """A request that bounds its model, also a later middleware's: `override` keeps the class."""
 
     guards: tuple[Callable[[Any], Any], ...] = ()  # one of each BudgetMiddleware
 

@@ -106,7 +106,7 @@ def _worth(units: Sequence[Unit]) -> list[float]:
 
 
 def _central(units: Sequence[Unit]) -> list[float]:
-    """Returns for each unit how much it shares with the others, 0 to 1; those alike but for numbers are one."""
+    """Returns how much each unit shares with others, 0 to 1; units alike but for numbers count once."""
     index = TermIndex([unit.text for unit in units])
     first: dict[tuple[str, ...], int] = {}
     alike = [first.setdefault(tuple(filter(str.isalpha, words)), i) for i, words in enumerate(index.words)]
