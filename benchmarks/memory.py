@@ -1,8 +1,8 @@
 """`make memory-bench`: what it costs to find memories, and what is found.
 
 `speed`: one search over all vectors in numpy (product and ten best) and `store.fit` of 1,000 tokens take turns on
-the same memories, at growing sizes, in many scopes and in one. CPU time, medians, and the ratio; between two calls
-there is a pause, as the threads of numpy's product go on spinning for some time. `recall` is the share of the ten
+the same memories, at growing sizes, in many scopes and in one. CPU time, medians, and the ratio. numpy has one thread:
+several go on spinning after a product, in the time of whoever is next. `recall` is the share of the ten
 nearest memories that the reader may see which `store.search` has among its first ten.
 
 `locomo`: each turn of a conversation is put as a memory; kept evidence of `store.fit`, and of the same memories
@@ -12,6 +12,7 @@ fitted as a list, at the same costs. The data is read from QUALITY_DIR and not p
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import tempfile
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from harness import commit, documents, versions
@@ -34,7 +37,6 @@ from rankbudget.relevance.embedding import default_embedder
 from rankbudget.relevance.words import content_terms
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-PAUSE = 0.05
 READER = Scope(user="u3", project="p")
 MOST_RATIO, LEAST_RECALL, MOST_LOSS = 3.0, 0.98, 0.01
 
@@ -73,7 +75,6 @@ def bare(vectors: Any, query: Any) -> Any:
 
 
 def taken(call: Callable[[], Any]) -> tuple[float, Any]:
-    time.sleep(PAUSE)
     begin = time.process_time()
     result = call()
     return time.process_time() - begin, result
