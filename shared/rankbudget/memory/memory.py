@@ -122,8 +122,7 @@ class Memory:
         if not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
             problems.append(f"sources of a memory must be a tuple of ids (got {shown(sources)})")
         try:
-            if self.metadata != {}:  # of most, of which a search reads hundreds
-                json.dumps(dict(self.metadata), sort_keys=True)
+            json.dumps(dict(self.metadata), sort_keys=True)
         except (TypeError, ValueError) as error:
             problems.append(f"metadata of a memory must be what JSON can hold (got {error})")
         for name in DATES:

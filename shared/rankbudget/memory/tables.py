@@ -143,8 +143,15 @@ def _memory_of(row: dict[str, Any], score: float | None) -> Memory:
         "sources": () if sources == "[]" else tuple(json.loads(sources)),
         "static": bool(row["static"]),
         "metadata": {} if metadata == "{}" else json.loads(metadata),
+        "score": score,
     }
-    return Memory(**fields, score=score)
+    if not isinstance(row["text"], str):
+        msg = f"a text of type {type(row['text']).__name__}"
+        raise TypeError(msg)
+    memory = object.__new__(Memory)  # its fields were checked when it was put, and a search reads hundreds
+    for name, value in fields.items():
+        object.__setattr__(memory, name, value)
+    return memory
 
 
 def seconds(moment: datetime) -> float:

@@ -100,7 +100,7 @@ class TermIndex:
             _TAG.findall(text) if "</" in text else [] for text in texts
         ]  # can be found, but says nothing
         self.lengths: list[int] = [
-            sum(counts.values()) - len(raw_words(" ".join(tags)))
+            sum(counts.values()) - (len(raw_words(" ".join(tags))) if tags else 0)
             for counts, tags in zip(self.words, markup, strict=True)
         ]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
