@@ -36,7 +36,7 @@ from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from .agents import AgentBudget, thread_id
-from .models import ANSWER_NAMES, facts_of, flat, inner_name
+from .models import ANSWER_NAMES, facts_of, flat, inner_name, without_unsent
 
 ModelT = TypeVar("ModelT")
 FIELD = "context_budget"
@@ -224,8 +224,8 @@ class RequestBudget:
 
 
 def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns a request in the order that the client takes, in which each call has an id of its own."""
-    return with_clear_ids(CODEC, _in_order(model, messages))
+    """Returns a request as the client sends it: in its order, and each call with an id of its own."""
+    return with_clear_ids(CODEC, without_unsent(model, _in_order(model, messages)))
 
 
 def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:

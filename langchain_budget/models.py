@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -37,6 +37,7 @@ _WRAPPERS = (
     (RunnableWithFallbacks, "runnable"),
     (DynamicRunnable, "default"),
 )
+_SEND_NO_REASONING = ("langchain_openai.", "langchain_anthropic.")
 _FRAMING = 32
 """Tokens that roles and reply priming of a request may take."""
 
@@ -217,3 +218,22 @@ def _text(answer: Any) -> str:
         msg = f"the summarizer must answer with text (got a {type(answer).__name__}). Add StrOutputParser()."
         raise SummaryError(msg)
     return str(answer.text if isinstance(answer, BaseMessage) else answer)
+
+
+def without_unsent(model: BaseLanguageModel[Any], messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns messages without reasoning of another model beside the content, where the client sends none of it.
+
+    Ollama and others keep it as `reasoning_content`, which OpenAI's and Anthropic's clients leave out.
+    """
+    if not type(model).__module__.startswith(_SEND_NO_REASONING):
+        return messages
+    return [_without_reasoning(one) if _has_reasoning(one) else one for one in messages]
+
+
+def _has_reasoning(message: Any) -> bool:
+    return "reasoning_content" in (getattr(message, "additional_kwargs", None) or {})
+
+
+def _without_reasoning(message: Any) -> Any:
+    beside = {name: value for name, value in message.additional_kwargs.items() if name != "reasoning_content"}
+    return message.model_copy(update={"additional_kwargs": beside})

@@ -10,10 +10,13 @@ from hypothesis import given
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
+from langchain_openai import ChatOpenAI
 
 from langchain_budget import BudgetMiddleware, BudgetTrimmer, budget_model
+from rankbudget import BudgetReport
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing import Application, WordCounter, applications
 from rankbudget.testing.repairs import says_nothing, waiting_from
@@ -126,3 +129,26 @@ def test_ollama_is_sent_what_it_runs_the_model_with(server: StrictModelServer, a
     assert size // 4 < reports[0].total_tokens <= reports[0].limit <= size
     assert len(server.requests[0].body["messages"]) < len(thread)
     assert server.refused == []
+
+
+@pytest.mark.parametrize("client", ["anthropic", "openai", "ollama"])
+def test_reasoning_counts_where_the_client_sends_it(server: StrictModelServer, client: str) -> None:
+    """What Ollama's model thought drops no message from a request of another client, and is counted in its own."""
+    makers = {
+        **CLIENTS,
+        "openai": lambda url: ChatOpenAI(model="gpt-4o", base_url=f"{url}/v1", api_key="none"),
+    }
+    thought = {"reasoning_content": "first I think about the rooms and then about the guests " * 20}
+    said: list[Any] = [
+        HumanMessage("My booking code is HX-4471."),
+        AIMessage("Noted.", additional_kwargs=thought),
+    ]
+    for number in range(8):
+        said += [HumanMessage(f"Is room {number} free?"), AIMessage("Yes, it is.", additional_kwargs=thought)]
+    reports: list[BudgetReport] = []
+    model = budget_model(
+        makers[client](server.root_url), max_tokens=600, counter="o200k_base", on_report=reports.append
+    )
+    model.invoke([*said, HumanMessage("What is my booking code?")])
+    dropped = [d.segment_id for d in reports[-1].decisions if not d.after]
+    assert bool(dropped) == (client == "ollama")
