@@ -3,56 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import TermIndex
-from ..relevance.fusion import FusionScorer, normalised
-from ..relevance.lexical import Bm25Scorer, GramScorer
-from ..relevance.protocol import Scorer
-from ..relevance.sentences import split_sentences
 from ..relevance.stopwords import STOP_WORDS
 from ..relevance.words import stem
-from ..segment import Segment
 from .key_moments import is_filler, weigh
 from .structured import compress_structured
 from .truncate import truncate_text
 from .units import Unit, split_units
 
-_OF_ITS_PARAGRAPH = 0.6
 _SUMMARIZED_BEFORE, _LATER = 1.5, 0.5
 
 
 def extract(
-    text: str,
-    max_tokens: int,
-    counter: TokenCounter,
-    *,
-    query: str = "",
-    scorer: Scorer | None = None,
-    first: Callable[[str], bool] | None = None,
+    text: str, max_tokens: int, counter: TokenCounter, *, first: Callable[[str], bool] | None = None
 ) -> str:
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
-    When not even one unit fits, the best one is cut. With a query, so is a block larger than half of
-    `max_tokens` that does not fit: what the query names stays of it. `scorer` rates sentences against the
-    query; None compares words. Sentences that are `first`, and all blocks, then come before the others.
+    When not even one fits, the best one is cut. Sentences that are `first`, and all blocks, come before others.
     """
     if max_tokens <= 0 or not text:
         return ""
     if counter.count(text) <= max_tokens:
         return text
     units = split_units(text)
-    # Words and their pieces, without vectors, take a few milliseconds for a long document.
-    scorer = scorer or FusionScorer([(Bm25Scorer(), 1.0), (GramScorer(), 0.5)])
-    ratings = _relevance(units, query, scorer) if query.strip() else []
-    if not any(ratings):
-        ratings = _worth(units)
+    ratings = _worth(units)
     late = [first is not None and not (unit.fixed or first(unit.text)) for unit in units]
     order = [i for i, unit in enumerate(units) if unit.text.strip()]
     order.sort(key=lambda i: (late[i], -ratings[i]))
-    return _packed(units, order, max_tokens, counter, query)
+    return _packed(units, order, max_tokens, counter)
 
 
 def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, previous: str = "") -> str:
@@ -75,26 +55,6 @@ def extractive_summary(text: str, max_tokens: int, counter: TokenCounter, *, pre
     ]
     order = sorted(range(len(units)), key=lambda i: (-ratings[i], i))
     return _packed(units, [i for i in order if ratings[i] > 0] or order[:1], max_tokens, counter)
-
-
-def _relevance(units: Sequence[Unit], query: str, scorer: Scorer) -> list[float]:
-    def rate(texts: Sequence[str]) -> list[float]:
-        segments = [Segment(id=str(i), text=text) for i, text in enumerate(texts)]
-        return normalised(scorer.score(query, segments))
-
-    # A block answers where its best line or record does; all of it would be rated as one long sentence.
-    pieces = [list(split_sentences(unit.text)) if unit.fixed else [unit.text] for unit in units]
-    rated = iter(rate([piece for found in pieces for piece in found]))
-    own = [max([next(rated) for _ in found], default=0.0) for found in pieces]
-    texts: dict[int, str] = {}
-    for unit in units:
-        texts[unit.paragraph] = texts.get(unit.paragraph, "") + unit.text
-    if len(texts) == 1:
-        return own
-    paragraphs = dict(zip(texts, rate(list(texts.values())), strict=True))
-    return [
-        score + _OF_ITS_PARAGRAPH * paragraphs[unit.paragraph] for score, unit in zip(own, units, strict=True)
-    ]
 
 
 def _worth(units: Sequence[Unit]) -> list[float]:
@@ -122,44 +82,20 @@ def _central(units: Sequence[Unit]) -> list[float]:
     return [score / most for score in rated]
 
 
-def _packed(
-    units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter, query: str = ""
-) -> str:
-    """Returns the first units of `order` that fit, none twice, in text order.
-
-    With a query, the best block that would take more than half of the room is cut where it does not fit: what
-    the query names stays of it. Where not even one unit fits, the very first is cut.
-    """
+def _packed(units: Sequence[Unit], order: Sequence[int], max_tokens: int, counter: TokenCounter) -> str:
+    """Returns the first units of `order` that fit, none twice, in text order; else the very first, cut."""
     counts = counter.count_many([unit.text for unit in units])
-    large = [i for i in order if units[i].fixed and 2 * counts[i] > max_tokens] if query.strip() else []
-    block = large[0] if large else None
     chosen: dict[str, int] = {}
-    room, reserved = max_tokens, 0
+    room = max_tokens
     for i in order:
         text = units[i].text.strip()
         if counts[i] <= room and text not in chosen:
             chosen[text] = i
             room -= counts[i]
-        elif i == block:
-            share = max_tokens * counts[i] // sum(counts)
-            reserved = min(room, max(share, max_tokens // 2))
-            room -= reserved
-    taken = _fitting(units, list(chosen.values()), counts, max_tokens - reserved, counter)
-    if taken and not reserved:
-        return _joined(units, taken)
-    if not order:
-        return ""
-    cut = block if reserved and block is not None else order[0]
-    return _with_cut(units, taken, cut, max_tokens, counter, query)
-
-
-def _fitting(
-    units: Sequence[Unit], taken: list[int], counts: Sequence[int], max_tokens: int, counter: TokenCounter
-) -> list[int]:
-    """Returns in text order the units that fit when they are joined; the best ones are given first."""
+    taken = list(chosen.values())
     while taken:
-        kept = sorted(taken)
-        excess = counter.count(_joined(units, kept)) - max_tokens
+        kept = _joined(units, sorted(taken))
+        excess = counter.count(kept) - max_tokens
         if excess <= 0:
             return kept
         # Joined units can count a token more than apart: the least worth keeping that pays for it goes. Where
@@ -169,26 +105,11 @@ def _fitting(
             excess -= counts[taken.pop()]
         if excess > 0 and taken:
             taken.remove(next((i for i in reversed(taken) if counts[i] >= excess), taken[-1]))
-    return []
-
-
-def _with_cut(
-    units: Sequence[Unit], taken: Sequence[int], cut: int, max_tokens: int, counter: TokenCounter, query: str
-) -> str:
-    """Returns the units that were taken, with what is left of one more."""
-    unit = units[cut]
-    structured = unit.kind == "json" or (unit.fixed and query.strip())
-    shorten = partial(compress_structured, question=query) if structured else truncate_text
-    others = _joined(units, taken)
-    room = max_tokens - counter.count(others)
-    while room > 0:
-        left = replace(unit, text=shorten(unit.text.strip(), room, counter) + "\n")
-        joined = _joined([*units[:cut], left, *units[cut + 1 :]], sorted([*taken, cut]))
-        excess = counter.count(joined) - max_tokens
-        if excess <= 0:
-            return joined
-        room -= excess
-    return others
+    if not order:
+        return ""
+    best = units[order[0]]
+    cut = compress_structured if best.kind == "json" else truncate_text
+    return cut(best.text.strip(), max_tokens, counter)
 
 
 def _joined(units: Sequence[Unit], chosen: Sequence[int]) -> str:

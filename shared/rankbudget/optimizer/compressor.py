@@ -16,6 +16,7 @@ from ..compression.template import compress_template, is_instruction
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, SummaryError, check_choice, check_count
+from ..fitting.one_text import answering
 from ..prompt.kinds import check_kinds
 from ..relevance.protocol import Scorer
 from .analyzer import message_line, split_turns
@@ -146,8 +147,10 @@ class PromptCompressor:
             shorter, used = yield from self._summary(text, limit)
         elif strategy == "token_classifier":
             shorter = self._classifier.compress(text, limit, self.counter)
+        elif query.strip():
+            shorter = answering(text, query, limit, self.counter, scorer=self.scorer)
         else:
-            shorter = extract(text, limit, self.counter, query=query, scorer=self.scorer)
+            shorter = extract(text, limit, self.counter)
         return self._result(text, shorter, "none" if shorter == text else used)
 
     acompress = awaiting(compress)

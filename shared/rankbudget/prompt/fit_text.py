@@ -48,9 +48,9 @@ def fit_text(
     max_tokens = plain_budget(asked).limit(band=measured.band) if asked else 0
     before = measured.count(text)
     if query and before > max_tokens:
-        from ..compression.extractive import extract
+        from ..fitting.one_text import answering
 
-        kept = extract(text, max_tokens, measured, query=query)
+        kept = answering(text, query, max_tokens, measured)
     else:
         kept = truncate_text(text, max_tokens, measured)
     after = measured.count(kept)
