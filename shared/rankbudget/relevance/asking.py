@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from .question import COURTESY
@@ -16,6 +17,7 @@ _LONGEST = 300
 """Characters of a sentence that may ask for something; a longer one is pasted."""
 _PASTE, _PASTED = 120, 3
 """A text with something pasted has more characters, and is so many times as long as its question."""
+_WORD, _ALIKE = re.compile(r"\w+"), 8
 _FEWEST = 2
 """Words that a question has at least to say something by itself."""
 
@@ -46,12 +48,37 @@ def queries_of(query: str) -> tuple[str, ...]:
     """
     if len(query) <= _PASTE:
         return (query,)
+    own = _asked_with_a_mark(query) or _asked_apart(query)
+    return (own, query) if _says(own) and _PASTED * len(own) <= len(query) else (query,)
+
+
+def _asked_with_a_mark(query: str) -> str:
+    """Returns the sentences with a question mark near the ends of a text."""
     sentences = split_sentences(query)
     near_ends = {*sentences[:_FIRST], *sentences[-_LAST:]}
     asked = [one.strip() for one in dict.fromkeys(sentences) if one in near_ends and _asks(one)]
-    own = " ".join(one for one in asked if len(one) <= _LONGEST)
-    says = set(content_terms(own)).difference(COURTESY)
-    return (own, query) if len(says) >= _FEWEST and _PASTED * len(own) <= len(query) else (query,)
+    return " ".join(one for one in asked if len(one) <= _LONGEST)
+
+
+def _asked_apart(query: str) -> str:
+    """Returns the first and the last line that stand apart: by a blank line, or as they look like no other."""
+    lines = query.strip().split("\n")
+    found = []
+    for line, beside, near in ((lines[0], lines[1:2], lines[1:3]), (lines[-1], lines[-2:-1], lines[-3:-1])):
+        alone = beside == [""] or _shape(line) not in map(_shape, near)
+        if beside and alone and len(line) <= _LONGEST and _says(line):
+            found.append(line.strip())
+    return " ".join(dict.fromkeys(found))
+
+
+def _shape(line: str) -> str:
+    """Returns how a line begins, whatever its words are: lines of a log or a list are alike."""
+    return _WORD.sub("w", line.strip())[:_ALIKE]
+
+
+def _says(text: str) -> bool:
+    """Returns whether a question says something without the text beside it."""
+    return len(set(content_terms(text)).difference(COURTESY)) >= _FEWEST
 
 
 def rated_for(query: str, rate: Callable[[str], list[float]]) -> list[float]:

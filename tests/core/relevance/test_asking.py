@@ -19,6 +19,8 @@ ASKED = {
     "Where does the blue pump stand?": "The blue pump stands in hall nine.",
     "Wie hoch ist die Kaution für das Büro?": "Die Kaution für das Büro beträgt 4000 Euro.",
     "門の暗証番号は何番ですか？": "門の暗証番号は5521番です。",
+    "Find the warehouse of part ZX-88.": "Part ZX-88 is in the warehouse of Kiel.",
+    "please tell me the alarm pin": "The alarm pin is 7714.",
 }
 PASTES = {
     "log": "2026-01-0{0} 10:{0}1 INFO worker-{0}: job 41{0} failed in 3{0} ms",
@@ -81,6 +83,7 @@ def test_a_paste_does_not_drown_the_question_to_a_store(
 def test_what_nothing_is_pasted_beside_is_one_question() -> None:
     """A short question, one that is most of the text, and one that says nothing by itself are read as they are."""
     log = "\n".join(PASTES["log"].format(i) for i in range(9))
-    for query in ("Where is it?", "Where is it? " * 30, f"What does this mean?\n{log}", log, ""):
+    mail = "Dear team,\nthe parcel has not reached our customer yet, who waits for it every day.\n" * 3 + "Ida"
+    for query in ("Where is it?", "Where is it? " * 30, f"What does this mean?\n{log}", log, "", mail):
         assert queries_of(query) == (query,)
     assert queries_of(f"{log}\nWhere is the blue pump?")[0] == "Where is the blue pump?"
