@@ -174,7 +174,12 @@ class Assembler:
             task_turns=self._task_turns(by_name.get("task"), messages),
         )
         steps = plan_steps if self.session is None else self.session.plan_steps
-        return (yield from steps(request))
+        plan: Plan = yield from steps(request)
+        last = self.codec.role(plan.messages[-1]) if plan.messages and render is None else "user"
+        if question is not None or last in ("user", "tool"):
+            return plan
+        noted = plan.report.noting(f"nothing is asked: the prompt ends with a message of the role {last}")
+        return replace(plan, report=noted)
 
     aassemble = awaiting(assemble)
 

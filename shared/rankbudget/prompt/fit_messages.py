@@ -159,7 +159,8 @@ def _check(given: Mapping[str, Any]) -> None:
     words = given["cut"] == "fill" and given["shorten_question"] is False
     words = words and given["last_turns"] is None
     objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session", "query")}
-    usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT and not any(objects.values())
+    usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT
+    usual = usual and all(value is None for value in objects.values())
     if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
         return  # nearly every call
     problems: list[str] = []
