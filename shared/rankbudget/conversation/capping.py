@@ -105,13 +105,16 @@ def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
 
     Of a result or an answer that is the question of its turn; of a question its first and last sentence, the
     last that ends in a question mark, and the next question. So later turns cut alike; where nothing keeps
-    the start of the conversation in place, the current question counts as well.
+    the start of the conversation in place, the current question counts as well, wherever the host keeps it.
     """
     is_question, thread = timeline.role(position) == "user", timeline.thread
     asked = {timeline.question_after(position) if is_question else timeline.question_before(position)}
-    if thread.cut == "fill" and not thread.remembers and timeline.asked is not None:
-        asked.add(timeline.asked)
+    apart = ""
+    if thread.cut == "fill" and not thread.remembers:
+        apart = thread.question
+        asked.update(() if apart or timeline.asked is None else [timeline.asked])
     found = [timeline.text(i) for i in sorted(asked.difference((-1, position)))]
+    found += [apart] if apart else []
     if is_question:
         from ..relevance.asking import own_questions  # loaded only where a long question is shortened
 

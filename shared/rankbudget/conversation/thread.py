@@ -37,6 +37,7 @@ class Thread:
     summary_timeout: float | None
     strict: bool
     query: str | None
+    question: str  # the text of the current question where the host gave it apart, or ""
     asked_elsewhere: bool  # the current question is not among the messages, so that all of them may go
     sent: bool
     held: bool

@@ -81,6 +81,7 @@ def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers
         summary_timeout=request.summary_timeout,
         strict=request.strict,
         query=request.query,
+        question=request.question_text,
         asked_elsewhere=request.asked_elsewhere or request.question is not None,
         sent=request.sent,
         held=request.held,
