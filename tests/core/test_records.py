@@ -121,6 +121,10 @@ TABLES = {
     "tabs": ("id\tname\tqty\tprice\n", "{j}\titem{j}\t{q}\t{p}\n"),
     "markdown": ("| id | name | qty | price |\n|---|---|---|---|\n", "| {j} | item{j} | {q} | {p} |\n"),
     "semicolons": ("id;name;qty;price\n", "{j};item{j};{q};{p}\n"),
+    "underlined": ("ID   NAME       QTY   PRICE\n" + "-" * 27 + "\n", "{j:<5}item{j:<7}{q:<6}{p}\n"),
+    "to the right": ("NAME       QTY   PRICE\n" + "=" * 22 + "\n", "item{j:<4}{q:>6}{p:>8}\n"),
+    "one blank": ("ID NAME QTY PRICE\n=================\n", "{j} item{j} {q} {p}\n"),
+    "underlined csv": ("id,name,qty,price\n-----------------\n", "{j},item{j},{q},{p}\n"),
 }
 
 
@@ -132,14 +136,21 @@ TABLES = {
     place=st.integers(0, 29),
     limit=st.integers(120, 600),
     before=st.sampled_from(["", "Our stock, by item.\n\n", "# Stock\nOf all items, as of May:\n"]),
+    asked=st.sampled_from(["What does item{} cost?", "Which price has item{}?"]),
 )
 def test_a_row_of_a_table_keeps_the_head_of_its_columns(
-    form: str, door: Callable[[str, str, int], str], count: int, place: int, limit: int, before: str
+    form: str,
+    door: Callable[[str, str, int], str],
+    count: int,
+    place: int,
+    limit: int,
+    before: str,
+    asked: str,
 ) -> None:
-    """Whatever is before the table and however few rows stay."""
+    """Whatever is before the table, however few rows stay, and where the question names the column, too."""
     head, row = TABLES[form]
     text = before + head + "".join(row.format(j=j, q=j * 7, p=j * 3) for j in range(count))
-    kept = door(text, f"What does item{place} cost?", limit)
+    kept = door(text, asked.format(place), limit)
     assert head in kept
     assert row.format(j=place, q=place * 7, p=place * 3).strip() in kept
 

@@ -25,6 +25,9 @@ _FIELD = re.compile(r"[\w][\w .-]{0,23}:\s")
 _CHANGES = re.compile(r"\b[0-9a-f]{7,}\b|\d+")
 _LONGEST_HEADING, _MOST_WORDS = 100, 12
 _RECURS, _HEADER_LINES = 3, 6
+_COLUMNS, _CELLS = re.compile(r"\S(\s{2,})(?=\S)"), re.compile(r"[^\s,;|]+")
+_LEAST_ROWS, _MOST_ROWS = 3, 0.75
+"""Rows that a table has at least, and the share of them that has the form of its head."""
 _OTHER = 10
 """Styles without a depth of their own are deeper than those with one, in the order of their first use."""
 
@@ -46,11 +49,10 @@ def headings_of(pieces: Sequence[str]) -> list[Heading]:
     order: dict[str, int] = {}
     found = []
     recurring = _recurring(pieces)
+    rows = {i for table in ruled_tables(pieces) for i in table}
     for i, piece in enumerate(pieces):
-        if (i and not ends_line(pieces[i - 1])) or not ends_line(piece):
-            continue
         line, begins = piece.strip("\r\n"), not i or is_gap(pieces, i - 1)
-        if not line.strip() or line[0].isspace():
+        if i in rows or not _may_be_heading(pieces, i):
             continue
         depth = _DEPTH.match(line)
         if depth:
@@ -63,6 +65,13 @@ def headings_of(pieces: Sequence[str]) -> list[Heading]:
         elif style := _style(pieces, i, line.rstrip(), begins=begins):
             found.append(Heading(i, i + 1, order.setdefault(style, _OTHER + len(order))))
     return found
+
+
+def _may_be_heading(pieces: Sequence[str], i: int) -> bool:
+    """Returns whether a piece is a line of its own that is not indented."""
+    alone = (not i or ends_line(pieces[i - 1])) and ends_line(pieces[i])
+    line = pieces[i].strip("\r\n")
+    return alone and bool(line.strip()) and not line[0].isspace()
 
 
 def ends_line(piece: str) -> bool:
@@ -83,9 +92,8 @@ def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool) -> str:
     """Returns the style of a heading that is one line without a mark of its depth; "" for any other line."""
     if len(line) > _LONGEST_HEADING or not any(map(str.isalnum, line)):
         return ""
-    rule = None if is_gap(pieces, i) else _UNDERLINE.fullmatch(pieces[i + 1])
-    if rule and 2 * len(rule[0].strip()) >= len(line) and not _FIELD.match(line):
-        return rule[1]
+    if rule := _rule_below(pieces, i):
+        return rule
     for name, form in _STYLES.items():
         if form.fullmatch(line):
             return name
@@ -96,6 +104,34 @@ def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool) -> str:
     if _CLAUSE.fullmatch(line):
         return f"clause {line.split(maxsplit=1)[0].rstrip('.)').count('.')}"
     return _title(line) if is_gap(pieces, i) else ""
+
+
+def _rule_below(pieces: Sequence[str], i: int) -> str:
+    """Returns the sign of the rule that underlines a line; "" where none does."""
+    rule, line = None if is_gap(pieces, i) else _UNDERLINE.fullmatch(pieces[i + 1]), pieces[i].rstrip()
+    return rule[1] if rule and 2 * len(rule[0].strip()) >= len(line) and not _FIELD.match(line) else ""
+
+
+def ruled_tables(pieces: Sequence[str]) -> list[range]:
+    """Returns where tables are whose head is underlined as a heading is: the head, its rule and the rows."""
+    found = []
+    for rule in [i for i, piece in enumerate(pieces) if i and _UNDERLINE.fullmatch(piece)]:
+        stop = rule + 1
+        while stop < len(pieces) and not is_gap(pieces, stop - 1) and not _UNDERLINE.fullmatch(pieces[stop]):
+            stop += 1
+        rows, head = pieces[rule + 1 : stop], pieces[rule - 1].rstrip()
+        if len(rows) < _LEAST_ROWS or not _rule_below(pieces, rule - 1):
+            continue
+        gaps, cells = [match.span(1) for match in _COLUMNS.finditer(head)], len(_CELLS.findall(head))
+        alike = [_in_columns(row, gaps) or len(_CELLS.findall(row)) == cells > 1 for row in rows]
+        if sum(alike) >= _MOST_ROWS * len(rows):
+            found.append(range(rule - 1, stop))
+    return found
+
+
+def _in_columns(row: str, gaps: Sequence[tuple[int, int]]) -> bool:
+    """Returns whether a row is blank at an end of each of the gaps, as its cells are aligned left or right."""
+    return bool(gaps) and all(not row[a : a + 1].strip() or not row[b - 1 : b].strip() for a, b in gaps)
 
 
 def _title(line: str) -> str:

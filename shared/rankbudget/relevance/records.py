@@ -8,7 +8,7 @@ from functools import partial
 
 from .corpus import BoundedCache, TermIndex
 from .long_lines import SHORT, depths_of, is_keyed_list, is_table
-from .outline import Heading, above, ends_line, headings_of, is_gap
+from .outline import Heading, above, ends_line, headings_of, is_gap, ruled_tables
 from .troubles import traces_in
 from .words import content_terms, numbered, without_counts
 
@@ -33,8 +33,8 @@ _FEW_TRACES = 3
 def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
     """Returns what returns the positions of a record, that of the piece asked for first.
 
-    A record is what is under a heading, a line with those that are indented below it, or a short paragraph
-    of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
+    A record is what is under a heading, a row of a table, a line with those that are indented below it, or a
+    short paragraph of lines; else a line with its neighbours, or a sentence with the next one. A line takes the headings
     above it along, and a question the next paragraph.
     """
     return partial(_record_of, pieces, _LAYOUTS.get(tuple(pieces), _Layout))
@@ -45,6 +45,8 @@ class _Layout:
 
     def __init__(self, pieces: Sequence[str]) -> None:
         self.headings = headings_of(pieces)
+        self.heads = {i: head for head, rows in _tables(pieces) for i in (*head, *rows)}
+        self.ruled = {i for table in ruled_tables(pieces) for i in table}  # each row is a record
         self.depths: list[int] = []
         self.data: set[int] = set()
         start = 0
@@ -91,10 +93,11 @@ def _record_of(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
         part = range(i, min(i + 2, len(pieces)))  # a sentence, be it the last one of its line
     else:
         parents = _parents(pieces, layout, i)
-        over = [*parents, *over]
+        over = [*layout.heads.get(i, ()), *parents, *over]
         around = [*reversed(parents), i]
         blocks = [block for j in around if (block := _indented(pieces, layout.depths, j)) and i in block]
-        alone = range(i, i + 1) if i in layout.data else _paragraph(pieces, i)
+        is_row = i in layout.data or i in layout.ruled
+        alone = range(i, i + 1) if is_row else _paragraph(pieces, i)
         part = next(iter(blocks), alone)
     return list(
         dict.fromkeys([i, *range(i + 1, part.stop), *over[:_MOST_ABOVE], *range(i - 1, part.start - 1, -1)])
@@ -221,7 +224,12 @@ def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
 
 
 def _tables(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
-    """Yields where the head of each table is, which has no digits, and its rows: lines of as many cells."""
+    """Yields where the head of each table is, and its rows.
+
+    They are lines of as many cells below a head without digits, or what is below one with a rule.
+    """
+    for table in ruled_tables(pieces):
+        yield range(table.start, table.start + 2), range(table.start + 2, table.stop)
     start, cells = 0, _cells(pieces[0]) if pieces else (0, 0)
     for j in range(1, len(pieces) + 1):
         following = _cells(pieces[j]) if j < len(pieces) else (0, 0)
