@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     notes = logging.StreamHandler(sys.stderr)
     notes.setFormatter(logging.Formatter("rankbudget: note: %(message)s"))
     logging.getLogger("rankbudget").addHandler(notes)
+    if hasattr(sys.stdout, "reconfigure"):  # a letter that a terminal or pipe lacks is escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with redirect_stdout(_Output(sys.stdout)):
             status: int = options.run(options) or 0

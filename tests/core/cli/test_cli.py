@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -231,6 +232,35 @@ def test_the_installed_command_works_and_help_lists_the_commands():
         ).returncode
         == 2
     )
+
+
+RUSSIAN = [{"role": "system", "content": "Кратко"}, {"role": "user", "content": "Где ключ 😀?"}]
+LETTERS = {
+    "compress": ["compress", "{text}", "--max-tokens", "20", "--question", "Где ключ?"],
+    "fit": ["fit", "{chat}", "--window", "1k", "--docs", "{docs}"],
+    "fit --json": ["fit", "{chat}", "--window", "1k", "--docs", "{docs}", "--json"],
+    "count": ["count", "--each", "{chat}"],
+    "explain": ["explain", "ключ.md#1", "{chat}", "--window", "1k", "--docs", "{docs}"],
+    "check": ["check", "{chat}", "--window", "1k", "--docs", "{docs}", "--golden", "{golden}"],
+}
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "koi8-r", "utf-8"])
+@pytest.mark.parametrize("command", LETTERS)
+def test_letters_that_the_output_cannot_hold_are_escaped(command, encoding, tmp_path, monkeypatch):
+    """Whatever the encoding of a terminal or pipe, a command prints all and keeps its exit code."""
+    places = {name: tmp_path / f"{name}.json" for name in ("text", "chat", "docs", "golden")}
+    places["text"].write_text("Ключ под ковриком 😀. " * 20, encoding="utf-8")
+    places["chat"].write_text(json.dumps(RUSSIAN), encoding="utf-8")
+    places["docs"].mkdir()
+    (places["docs"] / "ключ.md").write_text("Ключ под ковриком.", encoding="utf-8")
+    places["golden"].write_text("other\n")
+    held = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(held, encoding=encoding))
+    assert run(*[part.format(**places) for part in LETTERS[command]]) == (command == "check")
+    said = held.getvalue().decode(encoding)
+    can = encoding in ("koi8-r", "utf-8") and (command, encoding) != ("fit --json", "koi8-r")
+    assert ("ключ" if can else "\\u043") in said.casefold()
 
 
 @pytest.mark.slow
