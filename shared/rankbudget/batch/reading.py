@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import RowError, shown
 from ..messages.codec import PINNED_ROLES, DictCodec, says_nothing
+from ..messages.texts import content_text
 from ..segment import Block, Scope, Segment
 from .tables import in_utf8
 
@@ -100,7 +101,7 @@ def _read(name: str, value: Any) -> Any:
         value = plain(value, _KEPT_NULLS.get(name, _TEXT_KEYS))
     if name == "question":
         return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
-    if name in {"system", "history"} and isinstance(value, Mapping):
+    if name in (*_TEXTS, "history") and isinstance(value, Mapping):
         value = [value]
     _checked(name, value, isinstance(value, list), "a list, or a text that is a JSON list")
     if name in {"history", "tools"}:
@@ -118,17 +119,18 @@ def _objects(name: str, given: list[Any]) -> list[Any]:
 
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
-    """Returns a list of texts; those beside system messages, which only "system" has, become messages."""
+    """Returns a list of texts; of "system", those beside system messages become messages, too."""
     given = [one for one in given if one is not None]
-    roles = PINNED_ROLES if name == "system" else frozenset()
-    if roles and given and all(_is_block(one) for one in given):
+    if given and all(_is_block(one) for one in given):
         given = [{"role": "system", "content": given}]
-    fine = all(isinstance(one, str) or _has_role(one, roles) for one in given)
-    _checked(name, given, fine, "texts or system messages" if roles else "texts")
+    fine = all(isinstance(one, str) or _has_role(one, PINNED_ROLES) for one in given)
+    _checked(name, given, fine, "texts or system messages")
     if all(isinstance(one, str) for one in given):
         return given
     made = [{"role": "system", "content": one} if isinstance(one, str) else one for one in given]
-    return [_for_all(name, one) for one in made if not says_nothing(DictCodec().to_dict(one))]
+    made = [_for_all(name, one) for one in made if not says_nothing(DictCodec().to_dict(one))]
+    is_system = name == "system"  # the other blocks have texts
+    return made if is_system else [content_text(DictCodec().to_dict(one).get("content")) for one in made]
 
 
 def _messages_in(name: str, text: str) -> Any:
@@ -139,7 +141,7 @@ def _messages_in(name: str, text: str) -> Any:
         return text
     listed = value if isinstance(value, list) else [value]
     fine = all(isinstance(one, str) or (isinstance(one, Mapping) and "role" in one) for one in listed)
-    fine = fine or (name == "system" and isinstance(value, list) and all(map(_is_block, value)))
+    fine = fine or (name != "question" and isinstance(value, list) and all(map(_is_block, value)))
     return value if fine and listed else text
 
 
