@@ -55,7 +55,7 @@ class FitPrompt:
         counter: what `counter_for` takes; None takes the budget's model, else o200k_base.
         columns: names of input columns, as {"history": "chat"}. Without it, columns named "system",
             "history", "documents", "question" and "tools" are read; "memory", "examples", "project" and
-            "task" only where they are named here.
+            "task" only where they are named here. A column that is named here is read as that input only.
         outputs: other names for output columns, as {"messages": "prompt"}.
         on_error: "row" writes the error of a row into its `budget_error`; "raise" raises it.
         cut: see `fit_messages`, as `profile`.
@@ -106,7 +106,9 @@ class FitPrompt:
         self._has_window = isinstance(given, TokenBudget)
         self.counter = counter
         self.columns = dict(columns or {})
-        self._sources = {**{name: name for name in USUAL_INPUTS}, **self.columns}
+        _check_once(self.columns)
+        usual = {name: name for name in USUAL_INPUTS if name not in self.columns.values()}
+        self._sources = {**usual, **self.columns}
         self.outputs = {name: (outputs or {}).get(name, name) for name in OUTPUTS}
         if len(set(self.outputs.values())) < len(OUTPUTS):
             msg = f"outputs must have different names (got {shown(self.outputs)})."
@@ -258,6 +260,15 @@ def _check_template(counter: TokenCounter, plan: Plan, tools: Sequence[Any] | No
     if isinstance(counter, TokenizerCounter) and (why := counter.refusal(plan.messages, tools)):
         msg = f"the chat template must render the messages (got {why}). Leave out what it does not know."
         raise MessageError(msg)
+
+
+def _check_once(columns: Mapping[str, str]) -> None:
+    """Refuses one column for two inputs: its texts would be in the prompt twice."""
+    for name, column in columns.items():
+        others = [other for other, one in columns.items() if one == column and other != name]
+        if others:
+            msg = f"columns must name another column for each input (got {column!r} for {name} and {others[0]})."
+            raise BudgetConfigError(msg)
 
 
 def _check_names(option: str, given: Any, known: tuple[str, ...], problems: list[str]) -> None:

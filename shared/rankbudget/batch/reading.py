@@ -51,7 +51,8 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     Raises:
         RowError: a value is not JSON or not of the type its input has.
     """
-    given = {name: value for name, value in row.items() if not _is_missing(value, is_text=name in _TEXTS)}
+    texts = {name: _decoded(name, value) for name, value in row.items()}
+    given = {name: value for name, value in texts.items() if not _is_missing(value, is_text=name in _TEXTS)}
     parts = {name: _read(name, value) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
@@ -76,7 +77,20 @@ def plain(value: Any, keep: Collection[str] | None = ("content",)) -> Any:
         return [plain(inner, keep) for inner in value]
     if _is_null(value):
         return None
+    if isinstance(value, bytes):
+        return value.decode()
     return str(value) if isinstance(value, _AS_TEXT) else value
+
+
+def _decoded(name: str, value: Any) -> Any:
+    """Returns a cell of Parquet's type BINARY as the text that it holds, any other as it is."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        return value
+    try:
+        return bytes(value).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"{name} must be UTF-8 text (got {error}). Convert the column."
+        raise RowError(msg) from error
 
 
 def _is_missing(value: Any, *, is_text: bool) -> bool:

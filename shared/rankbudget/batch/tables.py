@@ -79,7 +79,7 @@ def as_json(value: Any) -> str:
 
     Half a surrogate pair, which has no UTF-8, is escaped.
     """
-    write = partial(json.dumps, allow_nan=False, default=str)
+    write = partial(json.dumps, allow_nan=False, default=_as_words)
     try:
         text = write(value, ensure_ascii=False)
     except ValueError:
@@ -90,6 +90,10 @@ def as_json(value: Any) -> str:
     except UnicodeEncodeError:
         return write(value)
     return text
+
+
+def _as_words(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _finite(value: Any) -> Any:
