@@ -217,6 +217,16 @@ def named_options(function: F) -> F:
 
 
 @contextmanager
+def named_file(path: object) -> Iterator[None]:
+    """Adds the file's name to an error of the system that has none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
 def named_failure(what: str) -> Iterator[None]:
     """Makes a failure of a function from outside a BudgetError that names it; errors of this library pass."""
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import BudgetConfigError, CounterUnavailableError, RowError, shown
+from ..errors import BudgetConfigError, CounterUnavailableError, RowError, named_file, shown
 from .columns import common_schema, in_schema
 from .tables import arrow_type
 
@@ -163,10 +163,11 @@ def written_whole(path: Path) -> Iterator[Path]:
     """Yields the path to write to; it gets its name when it is complete and on the disk."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
     try:
-        yield unfinished
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        with named_file(path):
+            yield unfinished
+            with unfinished.open("rb+") as file:
+                os.fsync(file.fileno())
+            unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -6,7 +6,7 @@ import sys
 from difflib import unified_diff
 from pathlib import Path
 
-from ..errors import BudgetConfigError, counted
+from ..errors import BudgetConfigError, counted, named_file
 from ..report.order import in_order
 from ..report.report import BudgetReport
 
@@ -26,7 +26,8 @@ def plan_lines(report: BudgetReport) -> list[str]:
 def write_golden(report: BudgetReport, path: str) -> int:
     """Writes the file and says so; returns 0."""
     lines = plan_lines(report)
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    with named_file(path):
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
     print(f"{path}: {counted(len(lines) - 1, 'piece')}")
     return 0
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .. import __version__
-from ..errors import BudgetError
+from ..errors import BudgetError, named_file
 from .commands import COMMANDS
 
 
@@ -62,7 +62,8 @@ class _Output:
 
     def _until_closed(self, call: Callable[..., Any], *given: str) -> Any:
         try:
-            return call(*given)
+            with named_file("standard output"):
+                return call(*given)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BudgetConfigError, shown
+from ..errors import BudgetConfigError, named_file, shown
 from ..segment import Decision
 from .bar import safe, summary_html
 from .order import in_order
@@ -67,7 +67,8 @@ def save_html(path: str | PathLike[str], turns: Sequence[Any], *, before: Given 
 def written(path: str | PathLike[str], html: str) -> Path:
     """Writes a page and returns its path."""
     target = Path(path)
-    target.write_text(html, encoding="utf-8")
+    with named_file(target):
+        target.write_text(html, encoding="utf-8")
     return target
 
 

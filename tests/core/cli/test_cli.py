@@ -263,6 +263,31 @@ def test_letters_that_the_output_cannot_hold_are_escaped(command, encoding, tmp_
     assert ("ключ" if can else "\\u043") in said.casefold()
 
 
+@pytest.mark.parametrize("command", [["inspect", "-o"], ["fit", "--html"], ["check", "--update", "--golden"]])
+def test_the_error_of_a_full_disk_names_the_file(command, chat, capsys):
+    """Whatever was to be written: a page, or a golden file."""
+    name, *option = command
+    told = failed(capsys, name, chat, "--window", "1k", *option, "/dev/full")
+    assert told.startswith("rankbudget: error: /dev/full must be a file that can be read or written (got ")
+
+
+@pytest.mark.slow
+def test_the_error_of_a_full_disk_names_the_file_of_a_batch(tmp_path):
+    """A part of the output that has no room ends the run with its name; so does standard output."""
+    given = tmp_path / "in.jsonl"
+    given.write_text('{"question": "Is tea hot?"}\n' * 99)
+    program = f'"{sys.executable}" -m rankbudget'
+    command = f'ulimit -f 1; {program} batch "{given}" "{tmp_path}/out.jsonl" --window 1k'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"rankbudget: error: {tmp_path}/out.jsonl.parts/" in done.stderr
+    done = subprocess.run(
+        ["bash", "-c", f"{program} models > /dev/full"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("rankbudget: error: standard output must be a file")
+
+
 @pytest.mark.slow
 def test_a_closed_pipe_is_no_error(chat):
     """`rankbudget fit ... | head` ends quietly."""

@@ -149,6 +149,13 @@ def test_each_message_has_its_own_line(chat, capsys):
     assert alone + COUNTER.count_messages([]) == COUNTER.count_messages(thread(100))
 
 
+@pytest.mark.parametrize("tokens", [0, -5])
+def test_a_text_of_no_tokens_is_refused(tokens, docs, capsys):
+    """A typo does not print an empty text."""
+    told = failed(capsys, "compress", docs / "tea.md", "--max-tokens", tokens)
+    assert told == f"rankbudget: error: --max-tokens must be a whole number from 1 (got {tokens})\n"
+
+
 def test_a_text_is_compressed_to_what_was_asked(docs, capsys):
     """Within the limit, with the sentence that answers."""
     out = said(capsys, "compress", docs / "tea.md", "--max-tokens", 12, "--question", "How dry is tea kept?")
