@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from rankbudget import BudgetConfigError, RowError, TokenBudget
 from rankbudget.batch import FitPrompt
-from rankbudget.messages.texts import content_text
 from tests.batch.rows import (
     BUDGET,
     COUNTER,
@@ -298,32 +297,6 @@ def test_a_row_is_fitted_alone():
     made = plain(fit(columns(batch)))
     for i in (0, 13, 29):
         assert plain([fit.row(batch[i])]) == {name: [values[i]] for name, values in made.items()}
-
-
-RULE: dict[str, object] = {"type": "text", "text": "Rule one."}
-
-
-@pytest.mark.parametrize("name", ["system", "project", "task"])
-@pytest.mark.parametrize(
-    "given",
-    [
-        "Rule one.",
-        ["Rule one."],
-        [None, "Rule one."],
-        {"role": "system", "content": "Rule one."},
-        [{"role": "developer", "content": "Rule one."}],
-        [{"role": "system", "content": [RULE]}, {"role": "system", "content": None}],
-        [RULE],
-    ],
-)
-def test_project_and_task_are_read_as_the_system_prompt(given: object, name: str) -> None:
-    """A text, a message, content blocks, or a list of them, nested or as JSON, say the same in each block."""
-    fit = FitPrompt(90, columns={"project": "project", "task": "task"})
-    tag = "" if name == "system" else f"<{name}>\nRule one.\n</{name}>"
-    cells = [given] if isinstance(given, str) or None in given else [given, json.dumps(given)]  # type: ignore[operator]
-    for cell in cells:
-        said = fit.row({"question": "q", name: cell})["messages"][0]["content"]
-        assert content_text(said) == (tag or "Rule one.")
 
 
 @pytest.mark.parametrize("given", [["Rule one.", "Rule two."], [{"role": "system", "content": "Rule one."}]])

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rankbudget import BudgetConfigError, fit_messages
 from rankbudget.batch import FitPrompt, fit_files
 from tests.batch.rows import read_jsonl, run, write_jsonl
-from tests.drawing import draws
 
 
 def test_half_a_surrogate_pair_does_not_stop_a_batch():
@@ -391,41 +390,3 @@ def test_a_row_that_asks_nothing_is_an_error(role, content):
     assert "with a user message" in fit.row(row)["budget_error"]
     asked = fit.row({**row, "question": "Why?"})["messages"]
     assert [m["role"] for m in asked if m["role"] != "system"] == ["user"]
-
-
-TEA = {"role": "user", "content": "Is tea hot? 你好"}
-CELLS = {
-    "history": [TEA],
-    "documents": ["Tea is hot. 你好"],
-    "question": "Is tea hot?",
-    "system": "Be brief. 你好",
-}
-
-
-@given(
-    st.sets(st.sampled_from(sorted(CELLS))), st.sampled_from([bytes, bytearray, memoryview]), st.booleans()
-)
-@draws()
-def test_a_cell_of_bytes_is_the_text_that_it_holds(names, kind, marked):
-    """Parquet's type BINARY holds texts or JSON in UTF-8, with a byte order mark or without."""
-    texts = {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in CELLS.items()}
-    fit = FitPrompt(300)
-    held = {name: kind(texts[name].encode("utf-8-sig" if marked else "utf-8")) for name in names}
-    assert fit.row({**texts, **held}) == fit.row(texts)
-    assert fit.row({**texts, "documents": [b"Tea is hot."]}) == fit.row(
-        {**texts, "documents": ["Tea is hot."]}
-    )
-
-
-def test_a_cell_of_bytes_that_are_no_text_is_an_error_of_its_row():
-    """The error names the input."""
-    made = FitPrompt(300).row({"question": b"\xff\xfe"})
-    assert made["budget_error"].startswith("RowError: question must be UTF-8 text (got ")
-
-
-def test_a_column_is_one_input():
-    """Two inputs of one column are refused; a usual input does not read a column that is named for another."""
-    with pytest.raises(BudgetConfigError, match="got 'a' for memory and examples"):
-        FitPrompt(300, columns={"memory": "a", "examples": "a"})
-    fit = FitPrompt(300, columns={"memory": "documents"})
-    assert fit.row({"question": "Is tea hot?", "documents": ["Tea is hot."]})["kept"] == ["memory-0"]
