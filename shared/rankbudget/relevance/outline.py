@@ -122,7 +122,8 @@ def ruled_tables(pieces: Sequence[str]) -> list[range]:
         rows, head = pieces[rule + 1 : stop], pieces[rule - 1].rstrip()
         if len(rows) < _LEAST_ROWS or not _rule_below(pieces, rule - 1):
             continue
-        gaps, cells = [match.span(1) for match in _COLUMNS.finditer(head)], len(_CELLS.findall(head))
+        gaps = [match.span(1) for match in _COLUMNS.finditer(head[:_LONGEST_HEADING])]
+        cells = len(_CELLS.findall(head))
         alike = [_in_columns(row, gaps) or len(_CELLS.findall(row)) == cells > 1 for row in rows]
         if sum(alike) >= _MOST_ROWS * len(rows):
             found.append(range(rule - 1, stop))
