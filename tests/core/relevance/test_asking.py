@@ -83,7 +83,9 @@ def test_a_paste_does_not_drown_the_question_to_a_store(
 def test_what_nothing_is_pasted_beside_is_one_question() -> None:
     """A short question, one that is most of the text, and one that says nothing by itself are read as they are."""
     log = "\n".join(PASTES["log"].format(i) for i in range(9))
-    mail = "Dear team,\nthe parcel has not reached our customer yet, who waits for it every day.\n" * 3 + "Ida"
+    mail = (
+        "Dear team,\nthe parcel has not reached our customer yet, who waits for it every day.\n" * 3 + "Ida"
+    )
     for query in ("Where is it?", "Where is it? " * 30, f"What does this mean?\n{log}", log, "", mail):
         assert queries_of(query) == (query,)
     assert queries_of(f"{log}\nWhere is the blue pump?")[0] == "Where is the blue pump?"
