@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langchain_core.prompt_values import PromptValue
 
 from rankbudget import Segment
-from rankbudget.adapters import Shown, segment_signals
+from rankbudget.adapters import Shown, is_text, segment_signals
 from rankbudget.errors import BudgetConfigError, MessageError, shown
 
 from ._codec import CODEC
@@ -180,11 +180,19 @@ def _convert(item: Any) -> BaseMessage:
         raise MessageError(msg) from error
 
 
+def _with_rest(made: dict[str, Any], tool: Any) -> dict[str, Any]:
+    """Returns a converted tool with what only some providers are sent of it, as examples of its input."""
+    given = tool if isinstance(tool, Mapping) and "name" in tool else getattr(tool, "extras", None)
+    known = {"name", "description", "parameters", "input_schema", *made, *made.get("function", ())}
+    rest = {n: v for n, v in (given or {}).items() if n not in known and is_text(v)}
+    return {**made, "function": {**made["function"], **rest}} if rest and "function" in made else made
+
+
 def _tool(tool: Any) -> dict[str, Any]:
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
     try:
-        return convert_to_openai_tool(tool)
+        return _with_rest(convert_to_openai_tool(tool), tool)
     except (ValueError, TypeError) as error:
         if isinstance(tool, Mapping):  # a provider's own tool, as {"type": "web_search"}
             return {

@@ -12,19 +12,24 @@ from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import SUMMARY_TIMEOUT, Limits, ListMeasure, Measure, Summarizer, holds, limits_of
+from rankbudget.adapters import (
+    SUMMARY_TIMEOUT,
+    Limits,
+    ListMeasure,
+    Measure,
+    Summarizer,
+    holds,
+    limits_of,
+    sent_beside,
+)
 
 from ._codec import CODEC
 from ._convert import as_tools
 from ._counters import host_counter
 from ._options import Settings, check_values
-from .models import as_summarizer, facts_of, unwrapped
+from .models import as_summarizer, bound, facts_of, unwrapped
 
-_SCHEMA_NAMES = (
-    *("response_format", "format", "output_format", "output_config"),
-    *("response_schema", "response_json_schema", "guided_json"),
-)
-"""What the integrations call the schema of a structured answer that is no tool."""
+_TOOLS = ("tools", "functions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ def limits_for(
         summary_timeout=summary_timeout,
         held=holds(*unwrapped(model)),
     )
-    return made.with_tools(bound_tools(model) if tools is None else as_tools(tools))
+    return made.with_tools(bound_tools(model) if tools is None else tools and with_texts(tools, model))
 
 
 _OPTIONS = inspect.signature(limits_for).parameters.keys()
@@ -128,23 +133,32 @@ def limit_of(session: BudgetSession, max_tokens: int | None) -> tuple[TokenBudge
 
 
 def bound_tools(model: Any) -> list[dict[str, Any]] | None:
-    """Returns the tools and output schemas that are bound to a model; None when there are none."""
-    return schemas_in(unwrapped(model)[1])
+    """Returns the tools, schemas and texts that a model sends with each request; None when there are none."""
+    return schemas_in(*bound(model)) or None
 
 
-def schemas_in(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Returns the tools and output schemas among the arguments of a request; None when there are none."""
-    given = arguments.get("tools") or ()
-    tools = list(map(_schema, given if isinstance(given, Sequence) else [given]))
-    tools += [{"type": "function", "function": dict(f)} for f in arguments.get("functions") or ()]
-    for name in _SCHEMA_NAMES:
-        schema = arguments.get(name)
-        if isinstance(schema, type):
-            tools.append(_schema(schema))
-        elif isinstance(schema, Mapping):
-            text = json.dumps(schema, ensure_ascii=False, default=str)
-            tools.append({"type": "function", "function": {"name": name, "description": text}})
-    return tools or None
+def with_texts(tools: Sequence[Any], model: Any) -> list[dict[str, Any]] | None:
+    """Returns chosen tools, with the schemas and texts that a model sends with each request."""
+    own, arguments = bound(model)
+    beside = {name: value for name, value in arguments.items() if name not in _TOOLS}
+    return [*(as_tools(tools) or ()), *schemas_in(own, beside)] or None
+
+
+def schemas_in(model: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns all that a request carries beside its messages and settings, each as a tool."""
+    found: list[dict[str, Any]] = []
+    for name, value in sent_beside(model, arguments):
+        given = value if isinstance(value, Sequence) else [value]
+        if name == "tools":
+            found += map(_schema, given)
+        elif name == "functions":
+            found += [{"type": "function", "function": dict(function)} for function in given]
+        elif isinstance(value, type):
+            found.append(_schema(value))
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            found.append({"type": "function", "function": {"name": name, "description": text}})
+    return found
 
 
 def _schema(tool: Any) -> dict[str, Any]:

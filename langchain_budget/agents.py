@@ -27,7 +27,7 @@ from rankbudget.errors import named_fields, shown
 from ._codec import CODEC
 from ._convert import as_messages, as_tools
 from ._counters import host_counter
-from ._limits import HostLimits, bound_tools, limits_for
+from ._limits import HostLimits, bound_tools, limits_for, with_texts
 from ._options import LimitOptions, SharedCopy, check_values, checked
 from ._slots import planned
 
@@ -173,7 +173,10 @@ class AgentBudget(SharedCopy):
     ) -> Steps[tuple[list[Any], Plan]]:
         """Returns the messages to send, without `system`, and the plan; what `refused` was too long."""
         own = self.model if self.model is not None else model
-        limits = self.limits_for(own).with_tools(bound_tools(own) if tools is None else as_tools(tools))
+        sender = own if model is None else model
+        limits = self.limits_for(own).with_tools(
+            bound_tools(own) if tools is None else with_texts(tools, sender)
+        )
         self._latest = limits.counter
         if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
             most = min(limits.most, refused.total_tokens)

@@ -213,7 +213,7 @@ class RequestBudget:
         named = asked.get("model")
         called: Any = named if isinstance(named, str) else model.bind(**read) if read else model
         own = called if self.agent.model is None else self.agent.model
-        tools = [*(schemas_in({"tools": self.tools}) or ()), *(schemas_in(arguments) or ())]
+        tools = [*schemas_in(None, {"tools": self.tools}), *schemas_in(model, asked)]
         limits = self.agent.limits_for(own).with_tools(tools)
         limits = replace(limits, held=limits.held or holds(model, asked))
         if self.inner is not None:

@@ -71,6 +71,13 @@ def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
     return layers[-1], arguments
 
 
+def bound(model: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the model inside `bind_tools` and the like, and its arguments as they are sent."""
+    layers = list(_layers(model))
+    bindings = [layer.kwargs for layer in reversed(layers) if isinstance(layer, RunnableBindingBase)]
+    return layers[-1], {name: value for given in bindings for name, value in given.items()}
+
+
 def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a request with those in mappings that are passed on, as Ollama's `options`."""
     inner = [arguments[name] for name in _PASSED_ON if isinstance(arguments.get(name), Mapping)]

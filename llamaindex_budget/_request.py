@@ -14,10 +14,11 @@ from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.tools import BaseTool
 from llama_index.core.types import PydanticProgramMode
 
+from rankbudget.adapters import sent_beside
+
 from ._codec import ChatCodec
 
 _TOOL_KEYS = ("tools", "functions", "built_in_tools")
-_TEXT_KEYS = ("response_format", "text_format", "format", "instructions", "system_prompt")
 _STEP_RESULTS = ("Observation: ", "Result of executing the code given:")
 """How `ReActAgent` and `CodeActAgent` begin the user message that holds a tool's result."""
 _FLAT_START, _FLAT_END = "<current_conversation>\n", "</current_conversation>\n\n"
@@ -26,15 +27,11 @@ _FLAT_MESSAGE = re.compile(r"\t\t<message>(.*)</message>\n", re.DOTALL)
 
 
 def schemas_in(llm: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    """Returns all tools and schemas of a request: of the call, and what the LLM sends with every call."""
-    fields = {key: getattr(llm, key, None) for key in ("instructions", "built_in_tools")}
-    extra = getattr(llm, "additional_kwargs", None)
-    asked = {**fields, **arguments, **(extra if isinstance(extra, Mapping) else {})}
+    """Returns tools, schemas and texts of a request: of the call, and what the LLM sends with every call."""
     found: list[Any] = []
-    for key in _TOOL_KEYS:
-        tools = asked.get(key) or ()
-        found += tools if isinstance(tools, (list, tuple)) else [tools]
-    found += [asked[key] for key in _TEXT_KEYS if asked.get(key)]
+    for name, value in sent_beside(llm, arguments):
+        several = name in _TOOL_KEYS and isinstance(value, (list, tuple))
+        found += value if several else [value]
     return [_plain(schema) for schema in found]
 
 

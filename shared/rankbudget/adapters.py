@@ -34,6 +34,7 @@ from .messages.tags import (
     wrapper_of,
 )
 from .messages.texts import content_text, replace_text, spread_text
+from .prompt.beside import is_text, sent_beside
 from .prompt.limits import Limits, ModelFacts, holds, limits_of, window_notes, within_window
 from .prompt.request import Plan, PromptRequest, Shown
 from .prompt.signals import segment_signals
@@ -112,6 +113,7 @@ __all__ = [
     "holds",
     "in_turn",
     "is_blocking",
+    "is_text",
     "limits_of",
     "plain_budget",
     "plan_steps",
@@ -125,6 +127,7 @@ __all__ = [
     "results_in",
     "segment_signals",
     "send_report",
+    "sent_beside",
     "spread_text",
     "summarize_steps",
     "summarizer_or_warning",
