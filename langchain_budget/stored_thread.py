@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, RemoveMessage
 from typing_extensions import NotRequired, Unpack, override
 
@@ -17,7 +18,7 @@ from ._codec import EDITED, MARK
 from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
-from .message_history import BudgetMessageHistory
+from .message_history import BudgetMessageHistory, Store
 from .stored_history import StoredMessageHistory
 
 require("langchain.agents.middleware", needed_by="StoredThreadMiddleware")
@@ -35,15 +36,20 @@ class ThreadState(AgentState[Any]):
 
     stored_ids: NotRequired[Annotated[list[str], PrivateStateAttr]]
     said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
+    left: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    """The ids of what the last run left in the state."""
+    gone: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    """The ids of stored messages that are not of this branch of the conversation."""
 
 
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     """Begins each run with what fits of a stored conversation, and stores what the run added.
 
-    The run's `thread_id` names the conversation; no checkpointer is needed. With one, the stored conversation
-    is the history: of the state only what is not stored goes on. Put this middleware first: it then stores
-    what others remove from the state, and no summary that they write. A run that fails stores nothing; beside
-    a checkpointer the next run stores what it left.
+    The run's `thread_id` names the conversation; no checkpointer is needed. With one, a
+    fork, an edited question and a message removed from the state count: what the branch of the state does not
+    have is not sent, and stays stored; older history comes from the store. Put this middleware first: it then
+    stores what others remove from the state, and no summary that they write. A run that fails stores nothing;
+    beside a checkpointer the next run stores what it left.
 
     Args:
         store: the `HistoryStore`.
@@ -82,8 +88,13 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         options: dict[str, Any] = {"budget": budget, **limits}
         self._fitted = BudgetMessageHistory.around(self._history, **options)
 
-    def _history(self, scope: Scope, name: str) -> StoredMessageHistory:
-        return StoredMessageHistory(self.store, name, scope=scope)
+    def _history(self, scope: Scope, name: str, gone: frozenset[str] = frozenset()) -> BaseChatMessageHistory:
+        stored = StoredMessageHistory(self.store, name, scope=scope)
+        if not gone:
+            return stored
+        branch = Store()
+        branch.messages = [message for message in stored.messages if message.id not in gone]
+        return branch
 
     def _of(self, runtime: Any) -> tuple[Scope, str]:
         """Returns whose conversation runs, and its name."""
@@ -99,13 +110,15 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         scope, name = self._of(runtime)
-        return _begun(self._fitted(scope, name).messages, self._unstored(scope, name, state))
+        asked, gone = self._compared(scope, name, state)
+        return _begun(self._fitted(scope, name, gone).messages, asked, gone)
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         scope, name = self._of(runtime)
-        stored = await self._fitted(scope, name).aget_messages()
-        return _begun(stored, await asyncio.to_thread(self._unstored, scope, name, state))
+        asked, gone = await asyncio.to_thread(self._compared, scope, name, state)
+        branch = await asyncio.to_thread(self._fitted, scope, name, gone)
+        return _begun(await branch.aget_messages(), asked, gone)
 
     @override
     def before_model(self, state: ThreadState, runtime: Any) -> dict[str, Any] | None:
@@ -116,26 +129,53 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     @override
     def after_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         self._history(*self._of(runtime)).add_messages(_said(state))
-        return {"said": []}
+        return _ended(state)
 
     @override
     async def aafter_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         await asyncio.to_thread(self._history(*self._of(runtime)).add_messages, _said(state))
-        return {"said": []}
+        return _ended(state)
 
-    def _unstored(self, scope: Scope, name: str, state: ThreadState) -> list[BaseMessage]:
-        """Returns what the state has beside the stored conversation: what is asked, and what a run left."""
-        said = _said(state)
-        known = self._history(scope, name).thread.stored([str(message.id) for message in said])
-        return [message for message in said if message.id not in known]
+    def _compared(
+        self, scope: Scope, name: str, state: ThreadState
+    ) -> tuple[list[BaseMessage], frozenset[str]]:
+        """Returns what the state has beside the stored conversation, and which stored messages it has left.
+
+        What is asked, and what a run left, is not stored. Not of this branch is what was taken out of the state
+        since the last run, and what is stored behind the newest message that both have: a fork goes on before,
+        an edited question as well. Older messages are missing in the state because they were cut, or stored by
+        others.
+        """
+        thread = StoredMessageHistory(self.store, name, scope=scope).thread
+        said, here = _said(state), {str(message.id): message for message in state["messages"]}
+        known = thread.stored(here)
+        gone = thread.stored({*state.get("left", ()), *state.get("gone", ())} - here.keys())
+        for message in reversed(thread.conversation()):
+            if not known or (message.id in known and _is_as_said(message, here[message.id])):
+                break
+            known.discard(message.id)
+            gone |= {message.id} - {None}
+        return [message for message in said if message.id not in known], frozenset(gone)
 
 
-def _begun(stored: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> dict[str, Any]:
+def _is_as_said(stored: BaseMessage, message: BaseMessage) -> bool:
+    return stored.content == message.content or MARK in message.additional_kwargs
+
+
+def _begun(
+    stored: Sequence[BaseMessage], asked: Sequence[BaseMessage], gone: frozenset[str]
+) -> dict[str, Any]:
     """Returns a state with the stored messages first."""
     for number, message in enumerate(stored):
         message.id = message.id or f"{_LOADED}{number}"
     messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stored, *asked]
-    return {"messages": messages, "stored_ids": [str(message.id) for message in stored], "said": [*asked]}
+    loaded = [str(message.id) for message in stored]
+    return {"messages": messages, "stored_ids": loaded, "said": [*asked], "left": [], "gone": sorted(gone)}
+
+
+def _ended(state: ThreadState) -> dict[str, Any]:
+    """Returns what a finished run adds to the state: what it holds now, nothing of it is unstored."""
+    return {"said": [], "left": [str(message.id) for message in state["messages"]]}
 
 
 def _said(state: ThreadState) -> list[BaseMessage]:

@@ -193,3 +193,77 @@ def test_a_client_that_sends_the_whole_conversation_again_adds_only_what_is_new(
         ]
         assert beginnings(model.seen[-1])[-1] == f"question {turn}"
         assert len(model.seen[-1]) < 8
+
+
+OPERATIONS = st.one_of(
+    st.just(("ask", 0)),
+    st.tuples(st.sampled_from(["fork", "delete", "again", "edit"]), st.integers(0, 9)),
+)
+
+
+class Branching:
+    """An agent with a checkpointer, whose conversation is forked and edited as LangGraph's users do."""
+
+    def __init__(self, middleware: list[Any], *, asynchronous: bool) -> None:
+        self.model = Scripted(script=[], seen=[])
+        self.agent = create_agent(self.model, [], middleware=middleware, checkpointer=InMemorySaver())
+        self.asynchronous = asynchronous
+        self.ends: list[Any] = []
+
+    def does(self, operation: str, which: int, number: int) -> list[str]:
+        """Returns what the model was sent after one operation."""
+        asked: Any = {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
+        config = THREAD
+        if operation in ("fork", "delete") and self.ends:
+            config = self.ends[which % len(self.ends)] if operation == "fork" else THREAD
+            turns = [m.id[1:] for m in self.agent.get_state(THREAD).values["messages"] if m.id[0] == "q"]
+            removed = [RemoveMessage(id=f"{kind}{turns[which % len(turns)]}") for kind in "qa" if turns]
+            if operation == "delete":
+                self.agent.update_state(THREAD, {"messages": removed})
+        elif operation in ("again", "edit") and self.ends:
+            asked, config = None, self._before_an_answer(which)
+            if operation == "edit":
+                question = self.agent.get_state(config).values["messages"][-1]
+                changed = question.model_copy(update={"content": f"edited {number}"})
+                config = self.agent.update_state(config, {"messages": [changed]}, as_node="__start__")
+        self.model.script[:] = [AIMessage(f"answer {number}", id=f"a{number}")]
+        if self.asynchronous:
+            asyncio.run(self.agent.ainvoke(asked, config))
+        else:
+            self.agent.invoke(asked, config)
+        self.ends.append(self.agent.get_state(THREAD).config)
+        return beginnings(self.model.seen[-1])
+
+    def _before_an_answer(self, which: int) -> Any:
+        """Returns the first place after a question; a user goes on from there."""
+        found = {
+            state.values["messages"][-1].id: state.config
+            for state in self.agent.get_state_history(THREAD)
+            if state.next and state.values.get("messages")
+        }
+        asked = sorted(name for name in found if name.startswith("q"))
+        return found[asked[which % len(asked)]]
+
+
+@draws(asynchronous=True)
+@given(
+    operations=st.lists(OPERATIONS, min_size=2, max_size=7),
+    older=st.integers(0, 3),
+    asynchronous=st.booleans(),
+)
+def test_beside_a_checkpointer_the_branch_of_its_state_is_the_conversation(
+    operations: list[tuple[str, int]], older: int, asynchronous: bool
+) -> None:
+    """Forked, edited, asked again, with messages removed: sent is what an agent without the store sends, after older history."""
+    store = HistoryStore(":memory:")
+    stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=10_000, counter=WordCounter())
+    before = [
+        kind(f"older {n}", id=f"o{n}{kind.__name__}")
+        for n in range(older)
+        for kind in (HumanMessage, AIMessage)
+    ]
+    StoredMessageHistory(store, "t", scope=ANN).add_messages(before)
+    ours, plain = (Branching(each, asynchronous=asynchronous) for each in ([stored], []))
+    for number, (operation, which) in enumerate(operations):
+        expected = plain.does(operation, which, number)
+        assert ours.does(operation, which, number) == [*beginnings(before), *expected]
