@@ -17,6 +17,7 @@ from rankbudget.errors import BudgetError
 
 from ._codec import CODEC
 from ._convert import as_tools
+from ._limits import with_texts
 from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
 from .agents import AgentBudget, thread_id
@@ -110,10 +111,11 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
     def _steps(self, request: ModelRequest[Any], handler: Any, awaitable: Any) -> Steps[Answer]:
         settings, system = request.model_settings, request.system_message
         tools = as_tools([*request.tools, *_structured_tools(request.response_format)])
+        called = request.model.bind(**settings) if settings else request.model
         fit = partial(
             self._budget.steps,
             request.messages,
-            model=request.model.bind(**settings) if settings else request.model,
+            model=called,
             system=system,
             tools=tools or (),
             thread=thread_id(),
@@ -122,7 +124,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
         def send(kept: list[Any], plan: Plan) -> Call:
             sent.clear()
-            planned = Planned(kept if system is None else [system, *kept], tools, plan)
+            beside = with_texts(tools or (), called)
+            planned = Planned(kept if system is None else [system, *kept], beside, plan)
             guard = _guard_of(request.model, self._budget, planned, sent.append)
             return Call(handler, (_GuardedRequest.of(request, kept, guard),), awaitable)
 

@@ -19,6 +19,7 @@ from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
 
 from langchain_budget import BudgetMiddleware, BudgetTrimmer, budget_model
+from langchain_budget.agents import AgentBudget
 from rankbudget.errors import BudgetExceededError
 from rankbudget.testing.server import StrictModelServer
 from tests.drawing import draws
@@ -177,7 +178,8 @@ def test_what_is_on_the_wire_is_counted(
     else:
         [sent] = clients.sent()
         assert sent <= reports[-1].total_tokens <= limit
-        assert sent >= words or case == "gemini's config", "else this test shows nothing"
+        ignored = place == "model_kwargs" and client in ("gemini", "ollama")  # they leave it out
+        assert sent >= words or ignored or case == "gemini's config", "else this test shows nothing"
 
 
 @draws()
@@ -237,3 +239,19 @@ def test_settings_are_not_counted(server: StrictModelServer, settings: dict[str,
     bounded.bind(**settings).invoke("Hi")
     budget_model(clients.chat(extra_body=settings), counter="gpt-4o", on_report=reports.append).invoke("Hi")
     assert len({report.total_tokens for report in reports}) == 1
+
+
+def test_an_agents_request_with_texts_beside_it_is_planned_once(
+    server: StrictModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's plan counts what the model itself sends, so its last door need not plan again."""
+    planned = list[Any]()
+    plan = AgentBudget.plan
+    monkeypatch.setattr(
+        AgentBudget, "plan", lambda self, *given, **more: planned.append(given) or plan(self, *given, **more)
+    )
+    made = Clients(server).anthropic(model_kwargs={"system": f"{WORD} " * 30})
+    create_agent(made, [with_examples], middleware=[BudgetMiddleware(max_tokens=2000)]).invoke(
+        {"messages": ["Hi"]}
+    )
+    assert len(planned) == 1
