@@ -209,15 +209,20 @@ class Branching:
         self.agent = create_agent(self.model, [], middleware=middleware, checkpointer=InMemorySaver())
         self.asynchronous = asynchronous
         self.ends: list[Any] = []
+        self.edited = False
 
     def does(self, operation: str, which: int, number: int) -> list[str]:
         """Returns what the model was sent after one operation."""
         asked: Any = {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
         config = THREAD
+        if self.edited and operation != "delete":  # the store has one text for an id: the newest
+            operation = "ask"
+        self.edited = self.edited or operation == "edit"
         if operation in ("fork", "delete") and self.ends:
             config = self.ends[which % len(self.ends)] if operation == "fork" else THREAD
-            turns = [m.id[1:] for m in self.agent.get_state(THREAD).values["messages"] if m.id[0] == "q"]
-            removed = [RemoveMessage(id=f"{kind}{turns[which % len(turns)]}") for kind in "qa" if turns]
+            said = [m.id for m in self.agent.get_state(THREAD).values["messages"] if m.id[0] in "qa"]
+            turn = which % (len(said) // 2) * 2 if said else 0
+            removed = [RemoveMessage(id=name) for name in said[turn : turn + 2]]
             if operation == "delete":
                 self.agent.update_state(THREAD, {"messages": removed})
         elif operation in ("again", "edit") and self.ends:
