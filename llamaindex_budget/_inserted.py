@@ -24,6 +24,8 @@ class Inserted(str):
     memory's own message is alive. Elsewhere it is a plain text.
     """
 
+    __slots__ = ("__weakref__", "again", "counter")
+
     counter: TokenCounter
     again: Callable[[int], Steps[str]]  # takes the most tokens
 
@@ -56,7 +58,7 @@ def with_less_memory(
     while True:
         try:
             return (yield from fit(messages))
-        except BudgetExceededError as error:
+        except BudgetExceededError as error:  # noqa: PERF203 - it is tried once or twice
             shorter = yield from _shorter(messages, error.needed - error.limit, first=first)
             if shorter is None:
                 raise

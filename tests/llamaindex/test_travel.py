@@ -83,7 +83,9 @@ def test_plain_data_says_what_a_block_leaves_out(block: Any, lost: str) -> None:
         (BudgetMemoryBlock(name="own", read=lambda _: "Ann is allergic to nuts."), "read="),
         (KnowledgeMemoryBlock(name="own", retriever=FixedRetriever(nodes(3))), "retriever="),
         (
-            StoredMemoryBlock(name="own", store=MemoryStore(":memory:", embed=False), scope=Scope(user="ann")),
+            StoredMemoryBlock(
+                name="own", store=MemoryStore(":memory:", embed=False), scope=Scope(user="ann")
+            ),
             "store= and scope=",
         ),
     ],
