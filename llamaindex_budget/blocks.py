@@ -22,6 +22,8 @@ from ._options import by_name, check_part
 from .models import as_summarizer
 
 _LOWEST = 100
+_MAY_LACK = ("counter", "read")
+"""Without these a restored block still says its text."""
 
 
 class _Found(list[Any]):
@@ -79,20 +81,15 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
             self._tokens = settings_counter() if self.counter is None else counter_for(self.counter)
         return self._tokens
 
-    async def aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
-        """Returns what the block says.
-
-        Raises:
-            BudgetConfigError: the block was restored without what it reads.
-        """
-        missing = [f"{name}=" for name in self._lost if name != "counter" and getattr(self, name) is None]
+    def _check_sources(self) -> None:
+        """Raises BudgetConfigError where the block was restored without what it reads."""
+        missing = [f"{name}=" for name in self._lost if name not in _MAY_LACK and getattr(self, name) is None]
         if missing:
             msg = (
                 f"memory block {self.name!r} must have {' and '.join(missing)} (got none, as plain data cannot "
                 "hold it). Pass memory_blocks= where the memory is loaded, or memory= to the next run."
             )
             raise BudgetConfigError(msg)
-        return await super().aget(messages, **block_kwargs)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> Any:
         if self.read is None:

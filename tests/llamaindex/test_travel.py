@@ -80,7 +80,6 @@ def test_plain_data_says_what_a_block_leaves_out(block: Any, lost: str) -> None:
 @pytest.mark.parametrize(
     ("block", "lost"),
     [
-        (BudgetMemoryBlock(name="own", read=lambda _: "Ann is allergic to nuts."), "read="),
         (KnowledgeMemoryBlock(name="own", retriever=FixedRetriever(nodes(3))), "retriever="),
         (
             StoredMemoryBlock(
