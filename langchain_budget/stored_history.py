@@ -92,10 +92,15 @@ def restored(data: Mapping[str, Any]) -> BaseMessage:
 def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
     """Returns a message from the neutral form that another host's codec wrote."""
     content: Any = neutral.get("content")
-    content = [_block(part) for part in content] if isinstance(content, list) else content or ""
+    reasoning: dict[str, str] = {}
+    if isinstance(content, list):
+        thought = "".join(part.get("thinking", "") for part in content if _is_unsigned(part))
+        reasoning = {"reasoning_content": thought} if thought else {}
+        content = [_block(part) for part in content if not _is_unsigned(part)]
+    content = content or ""
     if neutral["role"] == "assistant":
         calls, broken = _calls(neutral.get("tool_calls") or ())
-        named = {"name": neutral.get("name"), "id": name}
+        named = {"name": neutral.get("name"), "id": name, "additional_kwargs": reasoning}
         return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, **named)
     given = {**neutral, "content": content}
     if neutral["role"] == "tool":
@@ -105,13 +110,16 @@ def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
     return message
 
 
+def _is_unsigned(part: Any) -> bool:
+    """Tells whether a part is thinking that no provider signed: clients keep it beside the content."""
+    return isinstance(part, dict) and part.get("type") == "thinking" and not part.get("signature")
+
+
 def _block(part: Any) -> Any:
-    """Returns a content block; of thinking LlamaIndex keeps text and signature, or one of both."""
-    if not isinstance(part, dict) or part.get("type") != "thinking":
+    """Returns a content block; of signed thinking LlamaIndex keeps text and signature, or the signature."""
+    if not isinstance(part, dict) or part.get("type") != "thinking" or part.get("thinking"):
         return part
-    if not part.get("signature"):
-        return {"type": "reasoning", "reasoning": part.get("thinking", "")}
-    return part if part.get("thinking") else {"type": "redacted_thinking", "data": part["signature"]}
+    return {"type": "redacted_thinking", "data": part["signature"]}
 
 
 def _calls(given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:

@@ -30,6 +30,7 @@ from ._clear_calls import with_clear_calls
 from ._codec import CODEC, check_messages
 from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
 from ._events import send_report
+from ._inserted import with_less_memory
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
@@ -162,16 +163,25 @@ class Door:
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
         try:
-            return (yield from self._fit_steps(messages, arguments))
+            kept = yield from with_less_memory(lambda given: self._fit_steps(given, arguments), messages)
         except MessageError as error:
             raise RequestMessageError(str(error)) from error
+        self._learn(messages, arguments)
+        return kept
+
+    def _learn(self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]) -> None:
+        """Tells the session what the host adds: a turn's first request; later ones hold an agent's steps."""
+        session, codec = self.limits.session, StepCodec(messages)
+        if session is not None and messages and codec.role(messages[-1]) == "user":
+            tools = schemas_in(self.llm, arguments) or None
+            session.learn(CodecMeasure(codec, session.counter, tools).total(messages))
 
     def _fit_steps(
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
         check_messages(messages)
         refuse_empty(messages)
-        limit, session = self.limit(arguments), self.limits.session
+        limit = self.limit(arguments)
         messages = self._with_passages(with_clear_calls(self.llm, messages), arguments)
         whole = self._request(messages, arguments)
         needed = room = limit
@@ -187,9 +197,6 @@ class Door:
             if not self.llm.metadata.is_chat_model:
                 needed = self._text_tokens(plan.messages, whole.tools)
             if needed <= limit:
-                # A turn's first request tells what the host adds; later ones hold an agent's steps, too.
-                if session is not None and messages and whole.codec.role(messages[-1]) == "user":
-                    session.learn(CodecMeasure(whole.codec, session.counter, whole.tools).total(messages))
                 send_report(plan.report, self.limits.on_report)
                 all_kept = list(map(id, plan.history)) == list(map(id, whole.history or ()))
                 return messages if all_kept else list(plan.messages)
@@ -237,12 +244,20 @@ class Door:
             shorten_question=budget.shorten_question,
         )
 
-    def check_text(self, prompt: str, arguments: Mapping[str, Any]) -> None:
-        """Raises BudgetExceededError for a prompt that is too long; only its author knows what may be cut."""
-        limit = self.limit(arguments)
-        needed = self._text_tokens(prompt, schemas_in(self.llm, arguments) or None)
-        if needed > limit:
-            raise _too_long(limit, needed, self._asked_answer(arguments))
+    def text_steps(
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
+    ) -> Steps[Sequence[ChatMessage]]:
+        """Returns a prompt that fits; of one that is too long only its author knows what may be cut."""
+        limit, tools = self.limit(arguments), schemas_in(self.llm, arguments) or None
+
+        def checked(given: Sequence[ChatMessage]) -> Steps[Sequence[ChatMessage]]:
+            yield from ()  # there is nothing to wait for
+            needed = self._text_tokens(given[0].content or "", tools)
+            if needed > limit:
+                raise _too_long(limit, needed, self._asked_answer(arguments))
+            return given
+
+        return (yield from with_less_memory(checked, messages))
 
     def _asked_answer(self, arguments: Mapping[str, Any]) -> str:
         """Returns what an error says of the answer that a request asks for, "" where it takes no room."""

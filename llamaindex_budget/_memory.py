@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory, BaseMemoryBlock
 
@@ -28,14 +28,13 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, STORED, check_messages, copy_message, defused, pending
+from ._codec import CODEC, STORED, check_messages, copy_message, pending
 from ._contexts import given_memory, workflow_callers
-from ._convert import measured
 from ._counters import counter_of
 from ._database import opened
 from ._events import BudgetEvent, dispatcher
 from ._options import by_name, check_part, named
-from ._render import Part, Rendering, as_is, with_prompt
+from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit, within
 from .models import as_summarizer
@@ -253,7 +252,9 @@ class SessionMemory(BaseMemory):
             plan = yield from self._within_one_call(session, request, awaits=not blocks)
         except BudgetExceededError as error:
             raise self._exceeded(error, initial) from error
-        return plan, plan.history if render is None else render(plan.kept, list(plan.history))
+        if render is None:
+            return plan, plan.history
+        return plan, replace(render, request=request)(plan.kept, list(plan.history))
 
     def _within_one_call(
         self, session: BudgetSession, request: PromptRequest, *, awaits: bool
@@ -286,16 +287,9 @@ class SessionMemory(BaseMemory):
         return BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks)
 
     def _result(self, turn: Turn) -> FitResult:
-        """Returns copies for any engine: no text is a slot of its templates, media cost what we count."""
         plan, messages = turn
         dispatcher.event(BudgetEvent(report=plan.report))
-        copies = [copy_message(m) for m in messages]
-        for message in copies:
-            for place, block in enumerate(message.blocks):
-                if not isinstance(block, TextBlock):
-                    message.blocks[place] = measured(block, plan.counter)
-                elif "{" in block.text:
-                    block.text = defused(block.text)
+        copies = [for_engines(m, plan.counter) for m in messages]
         return FitResult(messages=copies, report=plan.report)
 
     # ---- copies and plain data -------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 from llama_index.core.base.llms.types import CachePoint, ChatMessage, MessageRole, TextBlock
@@ -12,21 +13,26 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.prompts import BasePromptTemplate
 
-from rankbudget import Block, BudgetSession, Segment
+from rankbudget import Block, BudgetSession, Segment, TokenCounter
 from rankbudget.adapters import (
     JOINT,
     Fit,
     PromptRequest,
     Shown,
+    Steps,
     escape_text,
+    plain_budget,
+    plan_steps,
     render_block,
     tag_name,
     wrapper_of,
 )
+from rankbudget.errors import BudgetExceededError
 
-from ._codec import PINNED, copy_message
-from ._convert import media_cost
-from .blocks import BudgetMemoryBlock, KnowledgeMemoryBlock
+from ._codec import CODEC, PINNED, copy_message, defused
+from ._convert import measured, media_cost
+from ._inserted import Inserted
+from .blocks import BudgetMemoryBlock, KnowledgeMemoryBlock, question_of
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
 _CONTEXT = ("context_str", "context_msg")
@@ -79,8 +85,25 @@ class Rendering:
     parts: Sequence[Part]
     pending: bool  # the question is not stored yet
     shown: Shown
+    request: PromptRequest | None = None  # of the turn, for what is handed out; None while it is planned
 
     def __call__(self, kept: Mapping[str, Fit], history: list[Any]) -> list[ChatMessage]:
+        content, front = self._content(kept)
+        messages = list(history)
+        leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
+        messages[leading:leading] = front
+        if content:
+            self._insert(messages, content, leading)
+        nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
+        if nodes:  # another part of the host shows them: here they are counted in the usual form
+            wrap = wrapper_of("knowledge", ())
+            texts = [wrap(p.segment, self.shown("knowledge", p.segment, p.rendition.text)) for p in nodes]
+            text = render_block("knowledge", texts)
+            messages.append(ChatMessage(role=MessageRole.SYSTEM, content=text))
+        return messages
+
+    def _content(self, kept: Mapping[str, Fit]) -> tuple[list[Any], list[ChatMessage]]:
+        """Returns the blocks in their template, and messages that a block gave."""
         shown: list[tuple[str, list[Any]]] = []
         front: list[ChatMessage] = []
         for part in self.parts:
@@ -95,19 +118,40 @@ class Rendering:
                     content.append(item or TextBlock(text=_safe(piece.rendition.text, tag)))
             if content:
                 shown.append((tag, content))
-        messages = list(history)
-        leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
-        messages[leading:leading] = front
-        if shown:
-            notice, written = self.memory.notice, _written(self.memory.memory_blocks_template, shown)
-            self._insert(messages, [*([TextBlock(text=notice)] if notice else ()), *written], leading)
-        nodes = kept["knowledge"].pieces if "knowledge" in kept else ()
-        if nodes:  # another part of the host shows them: here they are counted in the usual form
-            wrap = wrapper_of("knowledge", ())
-            texts = [wrap(p.segment, self.shown("knowledge", p.segment, p.rendition.text)) for p in nodes]
-            text = render_block("knowledge", texts)
-            messages.append(ChatMessage(role=MessageRole.SYSTEM, content=text))
-        return messages
+        if not shown:
+            return [], front
+        notice, written = self.memory.notice, _written(self.memory.memory_blocks_template, shown)
+        if self.request is not None and len(written) == 1 and isinstance(written[0], TextBlock):
+            written[0].text = self._made_again(written[0].text, kept, self.request)
+        return [*([TextBlock(text=notice)] if notice else ()), *written], front
+
+    def _made_again(self, text: str, kept: Mapping[str, Fit], request: PromptRequest) -> Inserted:
+        """Returns the blocks' text, which a request without room for it shows with fewer tokens."""
+        blocks = [block for block in map(_left_of, self.parts, repeat(kept)) if block.segments]
+        asked = request.question_text or question_of(list(request.history or ()))
+        bare = replace(self, request=None)
+
+        def again(most: int) -> Steps[str]:
+            smaller = PromptRequest(
+                budget=plain_budget(max(1, most)).replace(safety=0),  # the limit leaves it free
+                counter=request.counter,
+                codec=CODEC,
+                blocks=blocks,
+                question_text=asked,
+                asked_elsewhere=True,
+                sources=frozenset(block.name for block in blocks),
+                render=lambda kept, _: bare(kept, []),
+                frames=request.frames,
+            )
+            try:
+                plan = yield from plan_steps(smaller)
+            except BudgetExceededError as error:  # what is pinned stays
+                budget = plain_budget(error.needed).replace(safety=0)
+                plan = yield from plan_steps(replace(smaller, budget=budget))
+            content, _ = self._content(plan.kept)
+            return content[-1].text if content else ""
+
+        return Inserted.of(defused(text), request.counter, again)
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
         # Providers take media in user messages only; OpenAI's integration leaves them out of others.
@@ -123,6 +167,24 @@ class Rendering:
             messages.append(ChatMessage(role=MessageRole.USER, blocks=content))
         else:
             messages[at] = _with_blocks(messages[at], before=content)
+
+
+def _left_of(part: Part, kept: Mapping[str, Fit]) -> Block:
+    """Returns a block with what is shown of it: no text of another conversation may come in its place."""
+    pieces = kept[part.block.name].pieces if part.block.name in kept else ()
+    segments = tuple(replace(p.segment, text=p.rendition.text) for p in pieces if p.segment.source is None)
+    return replace(part.block, segments=segments, size=None)
+
+
+def for_engines(message: ChatMessage, counter: TokenCounter) -> ChatMessage:
+    """Returns a copy for any engine: no text is a slot of its templates, media cost what we count."""
+    made = copy_message(message)
+    for place, block in enumerate(made.blocks):
+        if not isinstance(block, TextBlock):
+            made.blocks[place] = measured(block, counter)
+        elif (text := defused(block.text)) != block.text:
+            block.text = text
+    return made
 
 
 def _written(template: Any, shown: Sequence[tuple[str, list[Any]]]) -> list[Any]:

@@ -26,6 +26,7 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 from ._options import check_values
+from .blocks import BudgetMemoryBlock
 
 _LOST = "lost:"
 
@@ -49,23 +50,31 @@ def written_block(block: BaseMemoryBlock[Any]) -> dict[str, Any]:
         name: getattr(block, name) for name, default in live.items() if getattr(block, name) is not default
     }
     named = {name: value for name, value in given.items() if isinstance(value, str)}
-    lost = [f"{name}=" for name in given if name not in named]
-    if lost:
-        msg = f"memory block {block.name!r} is written without {', '.join(lost)}: it cannot be plain data. "
-        warnings.warn(f"{msg}Pass memory_blocks= where this is loaded.", UserWarning, stacklevel=3)
-    return {"class": kind.__name__, **block.model_dump(mode="json"), **named}
+    before = [name for name in getattr(block, "_lost", ()) if getattr(block, name) is None]
+    lost = [*(name for name in given if name not in named), *before]
+    written = {"class": kind.__name__, **block.model_dump(mode="json"), **named}
+    if not lost:
+        return written
+    names = ", ".join(f"{name}=" for name in lost)
+    msg = f"memory block {block.name!r} is written without {names}: it cannot be plain data. "
+    warnings.warn(f"{msg}Pass memory_blocks= where this is loaded.", UserWarning, stacklevel=3)
+    return {**written, "lost": lost}
 
 
 def read_block(data: Mapping[str, Any]) -> BaseMemoryBlock[Any]:
     """Returns the memory block that `written_block` wrote."""
     values = dict(data)
     kind = class_named(values.pop("class", None), BaseMemoryBlock, "memory_blocks")
+    lost = values.pop("lost", ())
     try:
-        return kind(**values)  # type: ignore[no-any-return]  # a class that was read from its name
+        made: BaseMemoryBlock[Any] = kind(**values)
     except (TypeError, ValidationError) as error:  # a model or store in it is no plain data
         name = values.get("name")
         msg = f"memory block {name!r} ({kind.__name__}) cannot be made from plain data. Pass memory_blocks=."
         raise BudgetConfigError(msg) from error
+    if isinstance(made, BudgetMemoryBlock):
+        made._lost = tuple(lost)  # noqa: SLF001 - not public
+    return made
 
 
 def _tokenizer_named(name: str) -> Any:

@@ -14,11 +14,12 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import adrive, plan_steps, typed_errors
+from rankbudget.adapters import Plan, Steps, adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
+from ._inserted import with_less_memory
 from ._options import by_name, check_part
 from ._sharing import budget_for, budget_of
 from .model import budget_model
@@ -74,8 +75,14 @@ class BudgetFunctionAgent(FunctionAgent):
         session = run or self._session()
         schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
         cut = "fill" if run is not None else "stable"
-        request = session.request(messages, tools=schemas, sources=frozenset({"history"}), cut=cut, sent=True)
-        plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
+
+        def planned(given: Sequence[ChatMessage]) -> Steps[Plan]:
+            request = session.request(
+                given, tools=schemas, sources=frozenset({"history"}), cut=cut, sent=True
+            )
+            return plan_steps(request) if run is None else session.plan_steps(request)
+
+        plan = await adrive(with_less_memory(planned, messages))
         send_report(plan.report)
         return list(plan.history)
 

@@ -23,7 +23,7 @@ from ._database import ask, database_of, opened
 from ._memory import SessionMemory
 from ._options import named
 from ._serialize import read_block, read_settings, written_block
-from .blocks import HistorySummaryMemoryBlock
+from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock
 
 _SAID = (str, BaseContentBlock, ChatMessage)
 
@@ -103,6 +103,8 @@ class BudgetMemory(SessionMemory, Memory):
         asked = [ChatMessage(content=input)] if isinstance(input, str) else []
         said: dict[str, Any] = {}
         for block in sorted(self.memory_blocks, key=lambda b: -b.priority):
+            if isinstance(block, BudgetMemoryBlock):
+                block._check_sources()  # noqa: SLF001 - not public
             with named_failure(f"reading the memory block {block.name!r}"):
                 content = await block.aget(
                     [*chat_history, *asked], session_id=self.session_id, **block_kwargs

@@ -14,7 +14,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
 from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
 from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps, typed_errors
-from rankbudget.errors import SummaryError
+from rankbudget.errors import BudgetConfigError, SummaryError
 
 from ._codec import CODEC, copy_message
 from ._counters import settings_counter
@@ -22,6 +22,8 @@ from ._options import by_name, check_part
 from .models import as_summarizer
 
 _LOWEST = 100
+_MAY_LACK = ("counter", "read")
+"""Without these a restored block still says its text."""
 
 
 class _Found(list[Any]):
@@ -62,6 +64,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
     priority: int = -1  # a stock Memory cuts the smallest above 0 first
 
     _tokens: TokenCounter | None = PrivateAttr(default=None)
+    _lost: tuple[str, ...] = PrivateAttr(default=())  # options that plain data could not hold
 
     @by_name
     def __init__(self, **options: Any) -> None:
@@ -77,6 +80,16 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         if self._tokens is None:
             self._tokens = settings_counter() if self.counter is None else counter_for(self.counter)
         return self._tokens
+
+    def _check_sources(self) -> None:
+        """Raises BudgetConfigError where the block was restored without what it reads."""
+        missing = [f"{name}=" for name in self._lost if name not in _MAY_LACK and getattr(self, name) is None]
+        if missing:
+            msg = (
+                f"memory block {self.name!r} must have {' and '.join(missing)} (got none, as plain data cannot "
+                "hold it). Pass memory_blocks= where the memory is loaded, or memory= to the next run."
+            )
+            raise BudgetConfigError(msg)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> Any:
         if self.read is None:

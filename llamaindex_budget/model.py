@@ -200,12 +200,10 @@ def _complete(door: Door, _: Any, prompt: str, formatted: Any = None, **kwargs: 
     sent = None
     if _sending.get()[0] is not door.limits:
         text = as_text(door.llm, prompt, formatted=formatted)
-        if door.llm.metadata.is_chat_model:
-            asked = ChatMessage(role="user", content=text)
-            [kept] = yield from door.fit_steps([asked], kwargs)
-            prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
-        else:
-            door.check_text(text, kwargs)
+        asked = ChatMessage(role="user", content=text)
+        fit = door.fit_steps if door.llm.metadata.is_chat_model else door.text_steps
+        [kept] = yield from fit([asked], kwargs)
+        prompt, formatted = (prompt, formatted) if kept is asked else (kept.content or "", True)
         sent = (door.limits, prompt)
     return _Request((prompt,), {"formatted": bool(formatted), **kwargs}, sent)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, shown
@@ -43,6 +43,8 @@ class StoredMemoryBlock(BudgetMemoryBlock):
     store: Any = Field(default=None, exclude=True)
     scope: Any = Field(default=None, exclude=True)
     k: int = Field(default=50, ge=1)
+
+    _lost: tuple[str, ...] = PrivateAttr(default=("store", "scope"))  # without them there is nothing to read
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
         asked = question_of(messages)

@@ -24,10 +24,12 @@ from llamaindex_budget import (
     BudgetNodePostprocessor,
     HistorySummaryMemoryBlock,
     KnowledgeMemoryBlock,
+    StoredMemoryBlock,
     TaskMemoryBlock,
     summarizer,
 )
-from rankbudget import BudgetConfigError, BudgetSession, TokenBudget, counter_for
+from rankbudget import BudgetConfigError, BudgetSession, Scope, TokenBudget, counter_for
+from rankbudget.memory import MemoryStore
 from tests.llamaindex.models import FixedRetriever, ListStore, PlayLLM, exchanges, nodes, say, words
 
 CHAT = exchanges(30)
@@ -72,6 +74,29 @@ def test_plain_data_says_what_a_block_leaves_out(block: Any, lost: str) -> None:
         data = json.loads(json.dumps(memory.to_dict()))
     again = BudgetMemory.from_dict(data, memory_blocks=[block], sql_store=ListStore())
     assert again.memory_blocks == [block]
+
+
+@pytest.mark.filterwarnings("ignore:memory block .* is written without:UserWarning")
+@pytest.mark.parametrize(
+    ("block", "lost"),
+    [
+        (KnowledgeMemoryBlock(name="own", retriever=FixedRetriever(nodes(3))), "retriever="),
+        (
+            StoredMemoryBlock(
+                name="own", store=MemoryStore(":memory:", embed=False), scope=Scope(user="ann")
+            ),
+            "store= and scope=",
+        ),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_restored_block_does_not_answer_without_what_it_reads(block: Any, lost: str, times: int) -> None:
+    """A block whose source plain data cannot hold raises a typed error that says what to pass, and where."""
+    memory = BudgetMemory.from_defaults(token_limit=900, memory_blocks=[block], chat_store=ListStore())
+    for _ in range(times):
+        memory = _in_a_list(memory)
+    with pytest.raises(BudgetConfigError, match=rf"'own' must have {lost} .*memory_blocks=.* memory="):
+        memory.get(input="What does Ann eat?")
 
 
 @pytest.mark.filterwarnings("error::UserWarning")

@@ -13,8 +13,15 @@ from hypothesis import given
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
+from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
-from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, ImageBlock, TextBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+)
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.llms.openai_like import OpenAILike
 
@@ -345,3 +352,15 @@ async def test_a_run_with_history_appends_once(store: HistoryStore, server: Stri
     assert [m.type for m in messages] == ["human", "ai"] * 6
     StoredMessageHistory(store, "t", scope=ANN).add_messages(messages[-1:])
     assert len(StoredMessageHistory(store, "t", scope=ANN).messages) == 12
+
+
+def test_thinking_that_nobody_signed_is_where_ollamas_client_keeps_it() -> None:
+    """LangChain's client for Ollama refuses thinking in the content, and sends what is beside it."""
+    thought = ThinkingBlock(content="A capital is asked for.")
+    message = ChatMessage(role="assistant", blocks=[thought, TextBlock(text="Paris.")])
+    database = HistoryStore(":memory:")
+    database.thread("t", scope=ANN, form=LLAMAINDEX_FORM).append([message])
+    [found] = database.thread("t", scope=ANN, form=LANGCHAIN_FORM).messages()
+    [sent] = ChatOllama(model="qwen3")._convert_messages_to_ollama_messages([found])
+    assert (sent["content"].strip(), sent["thinking"]) == ("Paris.", thought.content)
+    database.close()
