@@ -228,7 +228,7 @@ def _text(answer: Any) -> str:
 
 
 def without_unsent(model: BaseLanguageModel[Any], messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns messages without reasoning of another model beside the content, where the client sends none of it.
+    """Returns messages without reasoning beside the content, where the client sends none of it.
 
     Ollama and others keep it as `reasoning_content`, which OpenAI's and Anthropic's clients leave out.
     """

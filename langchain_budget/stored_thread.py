@@ -141,10 +141,10 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     ) -> tuple[list[BaseMessage], frozenset[str]]:
         """Returns what the state has beside the stored conversation, and which stored messages it has left.
 
-        What is asked, and what a run left, is not stored. Not of this branch is what was taken out of the state
-        since the last run, and what is stored behind the newest message that both have: a fork goes on before,
-        an edited question as well. Older messages are missing in the state because they were cut, or stored by
-        others.
+        What is asked, and what a run left, is not stored. Not of this branch is what was taken out of the
+        state since the last run, and what is stored behind the newest message that both have: a fork goes on
+        before it, an edited question as well. Older messages are missing in the state because they were cut,
+        or stored by others.
         """
         thread = StoredMessageHistory(self.store, name, scope=scope).thread
         said, here = _said(state), {str(message.id): message for message in state["messages"]}

@@ -88,7 +88,7 @@ def _shorter(messages: Sequence[ChatMessage], over: int, *, first: bool) -> Step
 
 
 def _found(messages: Sequence[ChatMessage]) -> tuple[int, int, Inserted] | None:
-    """Returns the place of a memory's text in a request: message, block, and the text as the memory made it."""
+    """Returns where a memory's text is in a request: message, block, and the text as it was made."""
     alive = list(_ALIVE.values())
     for at, message in enumerate(messages):
         for place, block in enumerate(message.blocks):

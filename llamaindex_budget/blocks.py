@@ -86,8 +86,8 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         missing = [f"{name}=" for name in self._lost if name not in _MAY_LACK and getattr(self, name) is None]
         if missing:
             msg = (
-                f"memory block {self.name!r} must have {' and '.join(missing)} (got none, as plain data cannot "
-                "hold it). Pass memory_blocks= where the memory is loaded, or memory= to the next run."
+                f"memory block {self.name!r} must have {' and '.join(missing)} (got none, as plain data "
+                "cannot hold it). Pass memory_blocks= where the memory is loaded, or memory= to the next run."
             )
             raise BudgetConfigError(msg)
 

@@ -267,7 +267,8 @@ def _check_once(columns: Mapping[str, str]) -> None:
     for name, column in columns.items():
         others = [other for other, one in columns.items() if one == column and other != name]
         if others:
-            msg = f"columns must name another column for each input (got {column!r} for {name} and {others[0]})."
+            got = f"{column!r} for {name} and {others[0]}"
+            msg = f"columns must name another column for each input (got {got})."
             raise BudgetConfigError(msg)
 
 

@@ -21,7 +21,7 @@ def extract(
 ) -> str:
     """Returns the sentences of `text` most worth keeping, in order; `text` itself when it fits.
 
-    When not even one fits, the best one is cut. Sentences that are `first`, and all blocks, come before others.
+    When not even one fits, the best one is cut. Sentences that are `first`, and all blocks, come first.
     """
     if max_tokens <= 0 or not text:
         return ""

@@ -61,7 +61,7 @@ def _asked_with_a_mark(query: str) -> str:
 
 
 def _asked_apart(query: str) -> str:
-    """Returns the first and the last line that stand apart: by a blank line, or as they look like no other."""
+    """Returns the first and last line where they stand apart: by a blank line or by their looks."""
     lines = query.strip().split("\n")
     found = []
     for line, beside, near in ((lines[0], lines[1:2], lines[1:3]), (lines[-1], lines[-2:-1], lines[-3:-1])):

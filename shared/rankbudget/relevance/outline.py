@@ -131,7 +131,7 @@ def ruled_tables(pieces: Sequence[str]) -> list[range]:
 
 
 def _in_columns(row: str, gaps: Sequence[tuple[int, int]]) -> bool:
-    """Returns whether a row is blank at an end of each of the gaps, as its cells are aligned left or right."""
+    """Returns whether a row is blank at an end of each gap: its cells are aligned left or right."""
     return bool(gaps) and all(not row[a : a + 1].strip() or not row[b - 1 : b].strip() for a, b in gaps)
 
 
