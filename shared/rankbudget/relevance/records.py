@@ -34,8 +34,8 @@ def records_of(pieces: Sequence[str]) -> Callable[[int], list[int]]:
     """Returns what returns the positions of a record, that of the piece asked for first.
 
     A record is what is under a heading, a row of a table, a line with those that are indented below it, or a
-    short paragraph of lines; else a line with its neighbours, or a sentence with the next one. A line takes the
-    headings above it along, and a question the next paragraph.
+    short paragraph of lines; else a line with its neighbours, or a sentence with the next one. A line takes
+    the headings above it along, and a question the next paragraph.
     """
     return partial(_record_of, pieces, _LAYOUTS.get(tuple(pieces), _Layout))
 
