@@ -209,6 +209,7 @@ class Database:
 _CROSSED = {"40001", "40P01"}
 """PostgreSQL's codes of a transaction that it ended for the sake of another one."""
 _REMEDIES = (
+    (("deadlock", "serialize"), "Nothing of this write was kept: another one crossed it. Try again."),
     (("locked", "busy", "lock timeout"), "Another writer held it for more than {wait:g} seconds: try again."),
     (
         ("is full", "no space", "disk i/o"),
@@ -224,7 +225,6 @@ _REMEDIES = (
     ),
     (("fts5",), "The SQLite of this Python was built without FTS5: use another build, or PostgreSQL."),
     (("no such table", "does not exist"), "A table is missing: open the store anew, or restore a backup."),
-    (("deadlock", "serialize"), "Nothing of this write was kept: another one crossed it. Try again."),
     (
         ("queuepool",),
         "All its connections were in use for {wait:g} seconds: use fewer threads, or try again.",

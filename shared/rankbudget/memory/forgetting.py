@@ -55,8 +55,10 @@ def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -
     with database.write() as connection:
         parts = set(connection.execute(text("SELECT part FROM rankbudget_schema")).scalars())
         if "memories" in parts:
-            if not database.is_sqlite:  # writers of the rows would wait for this, and this for them
-                connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN SHARE ROW EXCLUSIVE MODE")
+            if (
+                not database.is_sqlite
+            ):  # it waits for all that lock rows, as they would for it, and it for them
+                connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN EXCLUSIVE MODE")
             elsewhere += other_indexes(connection, named_by(subject, memories()), vectors)
             rows = remove_memories(connection, named_by(subject, memories()))
             removed["memories"] = len(rows)
