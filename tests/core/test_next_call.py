@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import fit_messages
+from rankbudget import counter_for, fit_messages
 from rankbudget.conversation.coverage import NEWEST, Piece, cover
 from rankbudget.conversation.next_call import Said, Value, likely, values_of
 from rankbudget.errors import BudgetError
@@ -226,3 +227,32 @@ def test_only_pieces_that_come_to_the_top_are_looked_at() -> None:
     chosen = cover(pieces, [0.1] * 3000, [], 40_000)
     assert len(chosen) > 1000
     assert looks < 10 * size
+
+
+@draws()
+@given(seed=st.integers(0, 10_000), asked=st.integers(0, 9), share=st.floats(0.4, 0.95), called=st.booleans())
+def test_a_step_with_the_number_of_the_query_stays(seed: int, asked: int, share: float, called: bool) -> None:
+    """Among lists full of other numbers the row of the one that is asked for stays, at less than half of the tokens too."""
+    source = random.Random(seed)
+    number = iter(source.sample(range(10_000, 99_999), 1_000))
+    said: list[dict[str, Any]] = []
+    for step in range(12):
+        rows = [f"X{next(number)},RF-{next(number)},open" for _ in range(source.randint(14, 49))]
+        key = f"X{next(number)}"
+        if step == asked:
+            rows.insert(source.randrange(len(rows)), f"{key},RF-777-ABCD,sent")
+            question = f"What is the refund code of order {key}?"
+        named = key if called and step == asked else rows[0].split(",")[0]
+        arguments = json.dumps({"order": named})
+        call = {"id": f"c{step}", "type": "function", "function": {"name": "look_up", "arguments": arguments}}
+        said += [
+            {"role": "user", "content": "Look at the next list."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{step}", "content": "order,code,state\n" + "\n".join(rows)},
+            {"role": "assistant", "content": "I have looked at it."},
+        ]
+    said.append({"role": "user", "content": question})
+    counter = counter_for("o200k_base")
+    room = int(share * counter.count_messages(said))
+    kept = fit_messages(said, max_tokens=room, counter=counter, query=question).messages
+    assert "RF-777-ABCD" in str(kept)

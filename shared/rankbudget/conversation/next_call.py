@@ -45,7 +45,7 @@ def values_of(units: Sequence[Said]) -> dict[str, Value]:
         {'mia_li_3668': [0, 1]}
     """
     found: dict[str, Value] = {}
-    words_of = [dict.fromkeys([word.strip(".") for word in _WORD.findall(unit.text)]) for unit in units]
+    words_of = [words_in(unit.text) for unit in units]
     called: set[str] = set()
     newest_attempt: list[str] = []
     for n, unit in enumerate(units):
@@ -62,6 +62,16 @@ def values_of(units: Sequence[Said]) -> dict[str, Value]:
     for name in newest_attempt:
         found[name].attempt = True
     return found
+
+
+def words_in(text: str) -> dict[str, None]:
+    """Returns the words, names and numbers of a text, in order."""
+    return dict.fromkeys([word.strip(".") for word in _WORD.findall(text)])
+
+
+def is_number(name: str) -> bool:
+    """Returns whether a word is a code or number that may name one thing, and no price, count or time."""
+    return bool(_DIGIT.search(name)) and not _AMOUNT.fullmatch(name) and len(name) >= _SHORTEST
 
 
 def likely(name: str, value: Value) -> float:

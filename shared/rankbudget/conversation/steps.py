@@ -8,7 +8,7 @@ from typing import Any
 from ..messages.texts import content_text
 from .capping import VERY_LEAST, cap_units, shortened
 from .coverage import Piece, cover, take
-from .next_call import Said, Value, likely, values_of
+from .next_call import Said, Value, is_number, likely, values_of, words_in
 from .older import lengthen, results_of
 from .selection import Selection
 from .timeline import NO_EDITS, Timeline
@@ -16,6 +16,8 @@ from .units import Turn, Unit
 
 NEWEST_STEPS = 0.25
 """Share of the free room for the newest steps."""
+ASKED_STEPS, FEW_STEPS = 0.5, 3
+"""Share of the free room for steps with a number of the query; how many steps may have it."""
 RESULT_TOKENS = 32
 """What a result of an older step is shortened to while the whole of it has no room."""
 _LONG = 2 * RESULT_TOKENS
@@ -28,6 +30,8 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
     copies = _short_results(timeline, [unit for unit in units if unit not in stay], room)
     values = values_of([_said(timeline, unit) for unit in units])
     pieces = _pieces(timeline, units, questions, copies, values)
+    asked = _asked_for(timeline.thread.query or "", values, pieces, len(units))
+    room -= take(pieces, taken, [n for n in asked if n not in taken], int(room * ASKED_STEPS))
     room -= take(pieces, taken, range(len(units) - 1, -1, -1), int(room * NEWEST_STEPS), skip=False)
     chosen = cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
     room -= sum([pieces[n].price for n in chosen])
@@ -46,6 +50,14 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
     lengthen(timeline, [[unit] for unit in short], caps, room)
     edits = shortened(timeline, caps)
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def _asked_for(query: str, values: Mapping[str, Value], pieces: Sequence[Piece], size: int) -> list[int]:
+    """Returns the pieces of units with a number of the query that few units have, newest first, whole."""
+    named = [values[name].units for name in words_in(query) if name in values and is_number(name)]
+    units = sorted({n for held in named if len(held) <= FEW_STEPS for n in held}, reverse=True)
+    rest = {piece.needs: n for n, piece in enumerate(pieces) if n >= size}
+    return [place for n in units for place in (n, rest.get(n)) if place is not None]
 
 
 def _next_step(units: Sequence[Unit], questions: Sequence[int | None], taken: set[int]) -> list[Unit]:
