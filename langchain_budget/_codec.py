@@ -118,6 +118,11 @@ class LangChainCodec:
         fields = _fields(message)
         if _is_plain(fields) or self.role(message) != "assistant":
             return ()
+        if type(fields["content"]) is str and not fields["additional_kwargs"]:
+            listed = [*(fields.get("tool_calls") or ()), *(fields.get("invalid_tool_calls") or ())]
+            ids = [call.get("id") for call in listed]
+            if all(ids):
+                return tuple(map(str, ids))  # nearly always
         calls, rest = _calls_and_rest(fields)
         found = list(map(call_reference, calls))
         return (*found, *without_answered(called_in(rest), found))

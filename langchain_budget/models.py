@@ -234,6 +234,8 @@ def without_unsent(model: BaseLanguageModel[Any], messages: Sequence[Any]) -> Se
     """
     if not type(model).__module__.startswith(_SEND_NO_REASONING):
         return messages
+    if not any(map(_has_reasoning, messages)):
+        return messages
     return [_without_reasoning(one) if _has_reasoning(one) else one for one in messages]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rankbudget import counter_for, fit_text
 from rankbudget.fitting.one_text import answering
+from rankbudget.testing import WordCounter
 from tests.drawing import draws
 
 EXACT = counter_for("o200k_base")
@@ -19,6 +21,12 @@ PROSE = (
     "Fish was sold until noon.",
     "The lamp of the lighthouse cost 4,250.75 crowns.",
 )
+WHOLE = (
+    'The captain said "Dr. Smith is aboard. Wait for him." twice.',
+    "See https://example.org/a.b?c=1 for the plans.",
+    "The total is 4,250.75 crowns in 1929.",
+)
+WORDS = WordCounter()
 
 
 def test_the_query_decides():
@@ -29,6 +37,28 @@ def test_the_query_decides():
         "When was the harbour built?": PROSE[0],
     }.items():
         assert fit_text(text, max_tokens=EXACT.count(kept) + 1, query=query).text.strip() == kept
+
+
+def test_a_sentence_is_rated_in_its_paragraph():
+    """Of two equal sentences the one in the paragraph about the question wins, wherever that is."""
+    right = "The Vega telescope stands in Chile. It was opened in 2009. Its mirror has eight metres."
+    wrong = "The bakery is in Bonn. It was opened in 1950. It sells rye bread."
+    for text in (f"{wrong}\n\n{right}", f"{right}\n\n{wrong}"):
+        assert answering(text, "When was the Vega telescope opened?", 5, WORDS) == "It was opened in 2009."
+
+
+@given(
+    pieces=st.lists(st.sampled_from((*PROSE, *WHOLE)), min_size=2, max_size=14),
+    limit=st.integers(12, 160),
+    query=st.sampled_from(["When was the harbour built?", "What did the lamp cost?"]),
+)
+def test_no_link_or_number_is_torn(pieces, limit, query):
+    """The result fits, and each link and number in it is one of the text, whole."""
+    text = " ".join(pieces)
+    kept = answering(text, query, limit, EXACT)
+    assert EXACT.count(kept) <= limit
+    atoms = re.compile(r"https://\S*|\d[\d.,]*\d")
+    assert set(atoms.findall(kept)) <= set(atoms.findall(text))
 
 
 ASKED = "Which shipment is held at customs in Rotterdam?"

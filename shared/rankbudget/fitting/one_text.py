@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from ..compression.json_values import parse
 from ..compression.structured import compress_structured
 from ..counting.protocol import TokenCounter
+from ..relevance.evidence import rate_sentences
+from ..relevance.fusion import default_scorer
+from ..relevance.long_lines import SHORT
 from ..relevance.protocol import Scorer
 from ..relevance.sentences import split_sentences
 from ..segment import Segment
 from .evidence import Evidence
 
+_BLANK = re.compile(r"\n\s*\n")
 _SURE = 20
 """Characters by which a piece of a text is known."""
 
@@ -38,5 +44,21 @@ def answering(
     if kept and not any(piece in kept for piece in pieces):  # the start of one that may answer behind it
         start = kept.strip()[:_SURE]
         cut = next((piece for piece in pieces if piece.startswith(start)), "")
-        kept = compress_structured(cut, max_tokens, counter, query) or kept
-    return kept
+        if len(cut) > SHORT:  # a record of data; of a sentence the start says more than both ends
+            kept = compress_structured(cut, max_tokens, counter, query) or kept
+    return kept or _best_that_fits(text, query, max_tokens, counter, scorer)
+
+
+def _best_that_fits(
+    text: str, query: str, max_tokens: int, counter: TokenCounter, scorer: Scorer | None
+) -> str:
+    """Returns the best sentence that has room, each rated in its paragraph; "" where none has."""
+    paragraphs = [Segment(id=str(i), text=part) for i, part in enumerate(_BLANK.split(text)) if part.strip()]
+    rows = rate_sentences(query, paragraphs, scorer or default_scorer())
+    rated = [
+        (rating, piece.strip())
+        for segment, row in zip(paragraphs, rows, strict=True)
+        for rating, piece in zip(row, split_sentences(segment.text), strict=True)
+    ]
+    rated.sort(key=lambda one: -one[0])
+    return next((piece for _, piece in rated if counter.count(piece) <= max_tokens), "")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from ..relevance.memories import KINDS
 from ..segment import Scope
 from .memory import DATES, Memory, digest_of, utc
 from .once import once
@@ -20,6 +21,9 @@ ALWAYS = "(rankbudget_memories.kind IN ('core', 'preference') OR rankbudget_memo
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OWNED = ("owner", "project", "name")
 _TEXTS = (*_OWNED, "digest", "text", "kind", "sources", "source_type", "metadata")
+_KNOWN: set[tuple[type, ...]] = set()
+_MOST_KNOWN = 256
+"""Types of the fields of rows that made memories, and so many of them."""
 _AS_THEY_ARE = ("id", "text", "kind", "priority", "confidence", "source_type", "replaced_by", "version")
 
 
@@ -145,10 +149,13 @@ def _memory_of(row: dict[str, Any], score: float | None) -> Memory:
         "metadata": {} if metadata == "{}" else json.loads(metadata),
         "score": score,
     }
-    if not isinstance(row["text"], str):
-        msg = f"a text of type {type(row['text']).__name__}"
-        raise TypeError(msg)
-    memory = object.__new__(Memory)  # its fields were checked when it was put, and a search reads hundreds
+    types = tuple(map(type, fields.values()))
+    if types not in _KNOWN or row["kind"] not in KINDS or not row["text"]:
+        memory = Memory(**fields)
+        if len(_KNOWN) < _MOST_KNOWN:
+            _KNOWN.add(types)
+        return memory
+    memory = object.__new__(Memory)  # what such a row has was checked, and a search reads hundreds of them
     for name, value in fields.items():
         object.__setattr__(memory, name, value)
     return memory

@@ -28,6 +28,8 @@ def with_clear_ids(
         first: the place of the first message.
         taken: what no id of a call may be.
     """
+    if _are_clear(codec, messages, set(taken)):
+        return messages  # nearly always, and of a long conversation at every call
     used, asked, made = set(taken), list[_Call](), dict[int, Any]()
     give: Any = codec
     for at, role in enumerate(codec.roles(messages)):
@@ -48,6 +50,26 @@ def with_clear_ids(
             names = [str(function_of(call).get("name") or "") for call in listed]
             asked = list(map(_Call, old, new_ids, chain(names, repeat(""))))
     return [made.get(at, message) for at, message in enumerate(messages)] if made else messages
+
+
+def _are_clear(codec: Codec, messages: Sequence[Any], used: set[str]) -> bool:
+    """Returns whether each call has an id of its own, and each result behind it that of an open one."""
+    waiting: set[str] = set()
+    for role, message in zip(codec.roles(messages), messages, strict=True):
+        if role == "tool" and waiting:
+            reference = codec.result_id(message) or ""
+            if reference not in waiting:
+                return False
+            waiting.discard(reference)
+        elif role == "assistant":
+            ids = codec.call_ids(message)
+            waiting = set(ids)
+            if len(waiting) < len(ids) or not used.isdisjoint(ids) or any(map(has_no_id, ids)):
+                return False
+            used.update(ids)
+        elif role != "tool":
+            waiting = set()
+    return True
 
 
 class _Call(NamedTuple):
