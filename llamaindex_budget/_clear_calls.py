@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, ThinkingBlock, ToolCallBlock
 from llama_index.core.llms.llm import LLM
 
 from rankbudget.adapters import with_clear_ids
 
 from ._codec import CODEC, copy_message
 
-_OPENAI = ("llama_index.llms.openai",)
+_OPENAI, _OPENAI_CHAT = ("llama_index.llms.openai",), ("llama_index.llms.openai.base",)
 _GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
 
 
@@ -21,13 +21,26 @@ def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[Chat
     """Returns messages whose calls have ids of their own, and arguments in the form that the client sends.
 
     Only messages that need it are copies. Google's clients send the id of a result as the name of its
-    function, so there ids stay; OpenAI's take arguments that are a text.
+    function, so there ids stay. OpenAI's take arguments that are a text, and its chat client leaves thinking
+    out, which is not counted then.
     """
     if not is_client_of(llm, _GOOGLE):
         messages = with_clear_ids(CODEC, messages)
+    if is_client_of(llm, _OPENAI_CHAT) and any(map(_thinks, messages)):
+        messages = [_unthought(message) if _thinks(message) else message for message in messages]
     if is_client_of(llm, _OPENAI) or not any(map(_is_written, messages)):
         return messages
     return [_read(message) if _is_written(message) else message for message in messages]
+
+
+def _thinks(message: ChatMessage) -> bool:
+    return any(isinstance(block, ThinkingBlock) for block in message.blocks)
+
+
+def _unthought(message: ChatMessage) -> ChatMessage:
+    made = copy_message(message)
+    made.blocks = [block for block in made.blocks if not isinstance(block, ThinkingBlock)]
+    return made
 
 
 def is_client_of(llm: LLM, modules: tuple[str, ...]) -> bool:
