@@ -43,7 +43,7 @@ from ._memory import SessionMemory, Turn
 from ._options import by_name, check_part, check_values
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
-from ._sharing import active, adopt, budget_of, one_call_limit
+from ._sharing import active, adopt, budget_of, one_call_limit, within
 from .models import embedder
 from .prompt_helper import BudgetPromptHelper
 
@@ -230,12 +230,15 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     def _plan_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
         turn = {"prompt": self.prompt, **turn}
+        session = self.memory.session if self.memory is not None else active.get() or self._session
+        assert session is not None
+        if self.llm is not None:  # a session may be larger than the model that is asked
+            most = within(session.budget, self.llm)
+            turn["ceiling"] = min(most, turn.get("ceiling") or most)
         if self.memory is not None:
             made: Turn = yield from self.memory.turn_steps(query, **turn)
             return made[0]
         prompt = turn.pop("prompt")
-        session = active.get() or self._session
-        assert session is not None
         question = query or None
         session.share_with("knowledge")
         request = session.request(None, question=question, **turn)

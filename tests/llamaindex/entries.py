@@ -25,7 +25,7 @@ from rankbudget.testing import Application
 from tests.entry_points import EntryPoint, Opened, drawn_summarizer
 from tests.llamaindex.models import ListStore, PlayLLM
 
-LLM = PlayLLM()
+LLM = PlayLLM(window=10**9)  # its own window counts as well
 
 
 def to_host(messages: Sequence[dict[str, Any]]) -> list[ChatMessage]:
