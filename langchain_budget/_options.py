@@ -8,12 +8,11 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, SupportsIndex, TypedDict, TypeVar, cast
 
-from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 from typing_extensions import Self, override
 
-from rankbudget import BudgetSession, TokenBudget
+import rankbudget
 from rankbudget.adapters import check_options, is_blocking, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 
@@ -146,12 +145,17 @@ def _number(low: float, high: float = 1e18, kinds: Any = SupportsIndex) -> Any:
     return lambda value: isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
 
 
-def _list_of(kind: type) -> Any:
-    return lambda value: isinstance(value, (list, tuple)) and all(isinstance(item, kind) for item in value)
+def _list_of(fits: Callable[[Any], bool]) -> Any:
+    return lambda value: isinstance(value, (list, tuple)) and all(map(fits, value))
 
 
 def _kind(*names: str, also: type | tuple[()] = ()) -> Any:
     return lambda value: isinstance(value, also) or is_kind(value, *names)
+
+
+def _ours(*names: str, also: type | tuple[()] = ()) -> Any:
+    """Returns the test for the core's classes, which load with the first value that is tested."""
+    return lambda value: isinstance(value, (also, *(getattr(rankbudget, name) for name in names)))
 
 
 def _with_one_of(*names: str) -> Any:
@@ -192,9 +196,9 @@ _RULES: dict[str, tuple[Any, str]] = {
     "strategy": (("first", "last").__contains__, "'first' or 'last'"),
     "order": (("original", "edges", "score").__contains__, "'original', 'edges' or 'score'"),
     "into": (("llm_input_messages", "messages").__contains__, "'llm_input_messages' or 'messages'"),
-    "budget": ((TokenBudget, Mapping), _BUDGET),
-    "budget_or_session": ((TokenBudget, Mapping, BudgetSession), _BUDGET),
-    "session": (BudgetSession, "a BudgetSession, or None"),
+    "budget": (_ours("TokenBudget", also=Mapping), _BUDGET),
+    "budget_or_session": (_ours("TokenBudget", "BudgetSession", also=Mapping), _BUDGET),
+    "session": (_ours("BudgetSession"), "a BudgetSession, or None"),
     "model": (
         _kind("BaseLanguageModel", "Runnable", also=str),
         "a language model or a model's name, or None",
@@ -208,9 +212,9 @@ _RULES: dict[str, tuple[Any, str]] = {
     "on_report": (is_blocking, "a blocking callable that takes a report, or None"),
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
     "what get_session_history returns": (_with_one_of("add_messages"), "a BaseChatMessageHistory"),
-    "documents": (_list_of(Document), "a list of Documents"),
+    "documents": (_list_of(_kind("Document")), "a list of Documents"),
     "example": (Mapping, "a dict"),
-    "examples": (_list_of(Mapping), "a list of dicts"),
-    "input_keys": (_list_of(str), "a list of names, or None"),
+    "examples": (_list_of(_kind(also=Mapping)), "a list of dicts"),
+    "input_keys": (_list_of(_kind(also=str)), "a list of names, or None"),
     **dict.fromkeys(("start_on", "end_on"), (_names_kinds, "types, as 'human' or HumanMessage, or None")),
 }

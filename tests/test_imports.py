@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from rankbudget import adapters
+
 HEAVY = [
     "faiss", "fastokens", "jinja2", "langchain", "langchain_classic", "langchain_core", "llama_index", "nltk", "numpy", "openai",
     "pydantic.main", "sqlalchemy", "tokenizers", "onnxruntime", "torch", "transformers", "wordllama", "yaml",
@@ -81,14 +83,34 @@ def test_an_adapter_loads_hardly_more_than_its_framework(adapter: str, first: st
     assert len(ours) <= 1.1 * len(theirs), sorted(ours - theirs)
 
 
-def test_trimming_loads_messages_alone() -> None:
-    """`trim_messages` loads hardly more than LangChain's: none of its models, prompts, runnables, and no client for traces."""
+TRIM = "from langchain_core.messages import HumanMessage; trim_messages([HumanMessage('hi')], max_tokens=9, token_counter=len)"
+PLANNING = [
+    *("rankbudget.budget", "rankbudget.compression", "rankbudget.conversation", "rankbudget.counting", "rankbudget.fitting"),
+    *("rankbudget.messages", "rankbudget.prompt.stages", "rankbudget.relevance", "rankbudget.report", "rankbudget.segment"),
+]  # fmt: skip
+
+
+def test_importing_trim_messages_loads_what_checks_its_options() -> None:
+    """Importing `trim_messages` loads at most a tenth more modules than importing LangChain's: nothing that makes a plan."""
     theirs = modules_after("from langchain_core.messages import trim_messages")
     ours = modules_after("from langchain_budget import trim_messages")
-    packages = {name.split(".")[0] for name in ours - theirs}
+    hosts = {"langchain_core.documents.base", "langchain_core.prompt_values", "langchain_core.runnables.base"}
+    assert not ours & {*PLANNING, "regex", *(hosts - theirs)}
+    assert len(ours) <= 1.1 * len(theirs), sorted(ours - theirs)
+
+
+def test_the_first_trim_loads_messages_alone() -> None:
+    """A trim loads none of LangChain's models, prompts and runnables, no client for traces, and fewer modules than LangChain's own."""
+    theirs = modules_after(f"from langchain_core.messages import trim_messages; {TRIM}")
+    ours = modules_after(f"from langchain_budget import trim_messages; {TRIM}")
+    packages = {name.split(".")[0] for name in ours - modules_after("import langchain_core.messages.utils")}
     hosts = {"langchain_core.language_models.base", "langchain_core.prompts", "langchain_core.runnables.base"}
-    assert not packages & {"langsmith", "opentelemetry", "yaml", "wordllama", "numpy", "tiktoken"} - {
-        name.split(".")[0] for name in theirs
-    }
-    assert not hosts & (ours - theirs)
-    assert len(ours) <= 1.2 * len(theirs), sorted(ours - theirs)
+    assert not packages & {"langsmith", "opentelemetry", "yaml", "wordllama", "numpy", "tiktoken"}
+    assert not hosts & ours
+    assert len(ours) <= len(theirs), sorted(ours - theirs)
+
+
+def test_each_name_of_the_seam_loads() -> None:
+    """Every name that adapters may import from the core is found where its table says."""
+    assert sorted(adapters.__all__) == sorted(name for names in adapters._HOMES.values() for name in names)
+    assert all(getattr(adapters, name) is not None for name in adapters.__all__)

@@ -2,6 +2,8 @@
 
 An adapter builds a `PromptRequest` from its host's objects, runs `plan_steps` (or a session's), and hands out
 parts of the `Plan`.
+
+Names load on first use: what checks options needs nothing of a plan.
 """
 
 from __future__ import annotations
@@ -9,145 +11,112 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
-from .budget.context_windows import assumed_window_of, context_window_of, window_asked_of
-from .compression.abstractive import summarize_steps
-from .compression.truncate import truncate_text
-from .conversation.capping import fair_level
-from .conversation.refusals import refuse_empty, refuse_empty_question
-from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
-from .conversation.timeline import Timeline
-from .counting.blocks import block_text, call_reference, called_in, in_turn, results_in, without_answered
-from .errors import check_options
-from .fitting.protocol import Fit, Piece
-from .messages.call_ids import with_clear_ids
-from .messages.codec import PINNED_ROLES, ROLES, finished
-from .messages.measure import CodecMeasure, ListMeasure, Measure
-from .messages.tags import (
-    JOINT,
-    NO_CONTEXT,
-    NOTICE,
-    PLACEHOLDERS,
-    escape_text,
-    render_block,
-    tag_name,
-    wrapper_of,
-)
-from .messages.texts import content_text, replace_text, spread_text
-from .prompt.beside import is_text, sent_beside
-from .prompt.limits import Limits, ModelFacts, holds, limits_of, window_notes, within_window
-from .prompt.request import Plan, PromptRequest, Shown
-from .prompt.signals import segment_signals
-from .prompt.stages import plain_budget, plan_steps
-
 if TYPE_CHECKING:
+    from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
+    from .budget.context_windows import assumed_window_of, context_window_of, window_asked_of
+    from .compression.abstractive import summarize_steps
+    from .compression.truncate import truncate_text
+    from .conversation.capping import fair_level
+    from .conversation.refusals import refuse_empty, refuse_empty_question
+    from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
+    from .conversation.timeline import Timeline
+    from .counting.blocks import block_text, call_reference, called_in, in_turn, results_in, without_answered
+    from .errors import check_options
     from .fitting.evidence import Evidence
+    from .fitting.protocol import Fit, Piece
+    from .messages.call_ids import with_clear_ids
+    from .messages.codec import PINNED_ROLES, ROLES, finished
+    from .messages.measure import CodecMeasure, ListMeasure, Measure
+    from .messages.tags import (
+        JOINT,
+        NO_CONTEXT,
+        NOTICE,
+        PLACEHOLDERS,
+        escape_text,
+        render_block,
+        tag_name,
+        wrapper_of,
+    )
+    from .messages.texts import content_text, replace_text, spread_text
     from .optimizer.few_shot import example_text
+    from .prompt.beside import is_text, sent_beside
+    from .prompt.limits import Limits, ModelFacts, holds, limits_of, window_notes, within_window
     from .prompt.pool import SessionPool
+    from .prompt.pydantic_errors import typed_errors
+    from .prompt.request import Plan, PromptRequest, Shown
     from .prompt.settings import (
         function_name,
         function_named,
         read_counter,
         read_session,
         summarizer_or_warning,
-        typed_errors,
         write_counter,
         write_session,
     )
+    from .prompt.signals import segment_signals
+    from .prompt.stages import plain_budget, plan_steps
     from .relevance.embedding import EmbeddingScorer, default_embedder
     from .report.observers import report_figures
 
-_LATER = {
-    "EmbeddingScorer": "relevance.embedding",
-    "Evidence": "fitting.evidence",
-    "SessionPool": "prompt.pool",
-    "default_embedder": "relevance.embedding",
-    "example_text": "optimizer.few_shot",
-    "report_figures": "report.observers",
-}
-"""Loaded only where it is used, as is what writes and reads settings."""
+_HOMES = {
+    "_drivers": ("Call", "Steps", "adrive", "awaiting", "blocking", "drive", "is_blocking", "send_report"),
+    "budget.context_windows": ("assumed_window_of", "context_window_of", "window_asked_of"),
+    "compression.abstractive": ("summarize_steps",),
+    "compression.truncate": ("truncate_text",),
+    "conversation.capping": ("fair_level",),
+    "conversation.refusals": ("refuse_empty", "refuse_empty_question"),
+    "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
+    "conversation.timeline": ("Timeline",),
+    "counting.blocks": (
+        "block_text", "call_reference", "called_in", "in_turn", "results_in", "without_answered",
+    ),
+    "errors": ("check_options",),
+    "fitting.evidence": ("Evidence",),
+    "fitting.protocol": ("Fit", "Piece"),
+    "messages.call_ids": ("with_clear_ids",),
+    "messages.codec": ("PINNED_ROLES", "ROLES", "finished"),
+    "messages.measure": ("CodecMeasure", "ListMeasure", "Measure"),
+    "messages.tags": (
+        "JOINT", "NOTICE", "NO_CONTEXT", "PLACEHOLDERS", "escape_text", "render_block", "tag_name",
+        "wrapper_of",
+    ),
+    "messages.texts": ("content_text", "replace_text", "spread_text"),
+    "optimizer.few_shot": ("example_text",),
+    "prompt.beside": ("is_text", "sent_beside"),
+    "prompt.limits": ("Limits", "ModelFacts", "holds", "limits_of", "window_notes", "within_window"),
+    "prompt.pool": ("SessionPool",),
+    "prompt.pydantic_errors": ("typed_errors",),
+    "prompt.request": ("Plan", "PromptRequest", "Shown"),
+    "prompt.settings": (
+        "function_name", "function_named", "read_counter", "read_session", "summarizer_or_warning",
+        "write_counter", "write_session",
+    ),
+    "prompt.signals": ("segment_signals",),
+    "prompt.stages": ("plain_budget", "plan_steps"),
+    "relevance.embedding": ("EmbeddingScorer", "default_embedder"),
+    "report.observers": ("report_figures",),
+}  # fmt: skip
 
 __all__ = [
-    "JOINT",
-    "NOTICE",
-    "NO_CONTEXT",
-    "PINNED_ROLES",
-    "PLACEHOLDERS",
-    "ROLES",
-    "SUMMARY_TIMEOUT",
-    "Call",
-    "CodecMeasure",
-    "EmbeddingScorer",
-    "Evidence",
-    "Fit",
-    "Limits",
-    "ListMeasure",
-    "Measure",
-    "ModelFacts",
-    "Piece",
-    "Plan",
-    "PromptRequest",
-    "SessionPool",
-    "Shown",
-    "Steps",
-    "Summarizer",
-    "Timeline",
-    "adrive",
-    "assumed_window_of",
-    "awaiting",
-    "block_text",
-    "blocking",
-    "call_reference",
-    "called_in",
-    "check_options",
-    "content_text",
-    "context_window_of",
-    "default_embedder",
-    "drive",
-    "escape_text",
-    "example_text",
-    "fair_level",
-    "finished",
-    "function_name",
-    "function_named",
-    "holds",
-    "in_turn",
-    "is_blocking",
-    "is_text",
-    "limits_of",
-    "plain_budget",
-    "plan_steps",
-    "read_counter",
-    "read_session",
-    "refuse_empty",
-    "refuse_empty_question",
-    "render_block",
-    "replace_text",
-    "report_figures",
-    "results_in",
-    "segment_signals",
-    "send_report",
-    "sent_beside",
-    "spread_text",
-    "summarize_steps",
-    "summarizer_or_warning",
-    "tag_name",
-    "truncate_text",
-    "typed_errors",
-    "window_asked_of",
-    "window_notes",
-    "with_clear_ids",
-    "within_window",
-    "without_answered",
-    "wrapper_of",
-    "write_counter",
-    "write_session",
-]
+    "JOINT", "NOTICE", "NO_CONTEXT", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT", "Call",
+    "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure", "ModelFacts",
+    "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer", "Timeline", "adrive",
+    "assumed_window_of", "awaiting", "block_text", "blocking", "call_reference", "called_in", "check_options",
+    "content_text", "context_window_of", "default_embedder", "drive", "escape_text", "example_text",
+    "fair_level", "finished", "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text",
+    "limits_of", "plain_budget", "plan_steps", "read_counter", "read_session", "refuse_empty",
+    "refuse_empty_question", "render_block", "replace_text", "report_figures", "results_in",
+    "segment_signals", "send_report", "sent_beside", "spread_text", "summarize_steps",
+    "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors", "window_asked_of", "window_notes",
+    "with_clear_ids", "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    """Loads a name on first use."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    home = _LATER.get(name, "prompt.settings")
-    return getattr(import_module(f".{home}", __package__), name)
+    value = globals()[name] = getattr(import_module(f".{home}", __package__), name)
+    return value

@@ -12,7 +12,6 @@ from typing import Any
 
 from ..errors import BudgetConfigError, misspelt, named_options, shown
 from .base import CallableCounter, TextCounter
-from .estimate import EstimateCounter, SimilarCounter
 from .media import MediaTable, media_for
 from .models import encoding_for, is_known, near_models, similar_to
 from .protocol import TokenCounter
@@ -135,7 +134,7 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
         msg = f"counter must be {_ALLOWED} (got {name!r}){hint}"
         raise BudgetConfigError(msg)
     if plain == "estimate":
-        return EstimateCounter(name=plain, why="an estimate was asked for", media=media)
+        return _estimated(plain, "an estimate was asked for", media)
     encoding = plain if plain in ENCODINGS else encoding_for(plain)
     folder = _tokenizer_folder(plain) if encoding is None else None
     if folder is not None:
@@ -152,11 +151,19 @@ def _from_name(name: str, media: MediaTable | None = None) -> TokenCounter:
         return TiktokenCounter(encoding, name=plain + _FAST if fast else plain, fast=fast, media=media)
     except VocabularyMissingError as error:
         _log.warning("tokens of %r are estimated: %s", plain, error)
-        return EstimateCounter(name=plain, why=str(error), media=media)
+        return _estimated(plain, str(error), media)
+
+
+def _estimated(name: str, why: str, media: MediaTable | None) -> TokenCounter:
+    from .estimate import EstimateCounter  # reads a list of words, which exact counts do not need
+
+    return EstimateCounter(name=name, why=why, media=media)
 
 
 def _similar(name: str, media: MediaTable) -> TokenCounter:
     """Returns a counter with another model's vocabulary, and logs it."""
+    from .estimate import SimilarCounter
+
     encoding, band = similar_to(name)
     how = f"counted with {encoding} and an estimate, up to {band:.0%} too low"
     why = f"the tokenizer of {name!r} is not known here; {how}"

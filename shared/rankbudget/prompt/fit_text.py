@@ -7,8 +7,8 @@ from typing import Any
 from ..compression.truncate import truncate_text
 from ..counting import counter_for
 from ..errors import BudgetConfigError, check_count, named_options, shown
+from ..report.parts import KnownPiece
 from ..report.report import BudgetReport, FitResult
-from ..report.texts import KnownPiece
 from ..report.totals import BlockTotal
 from ..segment import Action, Decision, Segment
 from .stages import plain_budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..report.texts import KnownPiece
+from ..report.parts import KnownPiece
 from .fitted import Fitted
 from .grants import Inputs, Prices
 from .request import PromptRequest

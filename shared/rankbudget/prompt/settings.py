@@ -5,15 +5,13 @@ from __future__ import annotations
 import pickle
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
-
-from pydantic import ValidationError
 
 from ..budget.token_budget import TokenBudget
 from ..counting.resolve import COUNTERS
-from ..errors import BudgetConfigError, BudgetError, shown
+from ..errors import BudgetConfigError
 from ..messages.codec import Codec
 from .session import BudgetSession
 
@@ -116,26 +114,3 @@ def summarizer_or_warning(summarizer: Any, *, pickled: bool) -> Any:
         stacklevel=3,
     )
     return None
-
-
-@contextmanager
-def typed_errors() -> Iterator[None]:
-    """Makes pydantic's errors a BudgetConfigError that names each option."""
-    try:
-        yield
-    except ValidationError as error:
-        problems = error.errors()
-        for problem in problems:
-            cause = problem.get("ctx", {}).get("error")
-            if isinstance(cause, BudgetError):
-                raise cause from None
-        raise BudgetConfigError.of([_described(error.title, problem) for problem in problems]) from error
-
-
-def _described(title: str, problem: Any) -> str:
-    option = ".".join(map(str, problem["loc"]))
-    if not option:
-        return f"{title}: {problem['msg']}"
-    if problem["type"] == "missing":
-        return f"{title} needs {option}="
-    return f"{title}: {option} must be valid (got {shown(problem['input'])}). {problem['msg']}"

@@ -1,14 +1,24 @@
-"""Decisions and ranges of them, as a report reads them."""
+"""Decisions and ranges of them, as a report reads them, and the pieces that they are on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from ..segment import Decision, DecisionRange
 from .totals import BlockTotal
 
 Part = Decision | DecisionRange
+
+
+class KnownPiece(NamedTuple):
+    """One piece as the fitting had it: a host's objects or texts, each of which says all of it."""
+
+    block: str
+    id: str
+    whole: tuple[Any, ...]
+    reads: tuple[Any, ...]  # as it is in the prompt, where it is
 
 
 def make_sum(found: list[Decision], block: BlockTotal) -> None:

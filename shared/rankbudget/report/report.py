@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BudgetConfigError, BudgetError, counted, shown
 from ..segment import Decision, Segment
-from .parts import Part, expanded, make_sum, size_of
+from .parts import KnownPiece, Part, expanded, make_sum, size_of
 from .totals import BlockTotal
 from .words import HOLDS_AT_ANY_SIZE, explained, table, warnings_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from .texts import Given, KnownPiece
+    from .texts import Given
 
 Covers = Literal["prompt", "history", "documents", "examples"]
 Warnings = Sequence[str] | Callable[[], Sequence[str]]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..counting.blocks import as_block, block_text, function_of, kind_of
 from ..errors import BudgetConfigError, shown
@@ -37,15 +37,6 @@ class Texts:
 
     before: Mapping[tuple[str, str], Words] = field(default_factory=dict)
     after: Mapping[tuple[str, str], Words] = field(default_factory=dict)
-
-
-class KnownPiece(NamedTuple):
-    """One piece as the fitting had it: a host's objects or texts, each of which says all of it."""
-
-    block: str
-    id: str
-    whole: tuple[Any, ...]
-    reads: tuple[Any, ...]  # as it is in the prompt, where it is
 
 
 def texts_of(report: BudgetReport, *, before: Given = None, after: Given = None) -> Texts:

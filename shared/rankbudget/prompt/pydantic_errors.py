@@ -1,0 +1,34 @@
+"""Pydantic's errors as the project's own. Adapters check options with it before anything of a plan is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..errors import BudgetConfigError, BudgetError, shown
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Makes pydantic's errors a BudgetConfigError that names each option."""
+    try:
+        yield
+    except ValidationError as error:
+        problems = error.errors()
+        for problem in problems:
+            cause = problem.get("ctx", {}).get("error")
+            if isinstance(cause, BudgetError):
+                raise cause from None
+        raise BudgetConfigError.of([_described(error.title, problem) for problem in problems]) from error
+
+
+def _described(title: str, problem: Any) -> str:
+    option = ".".join(map(str, problem["loc"]))
+    if not option:
+        return f"{title}: {problem['msg']}"
+    if problem["type"] == "missing":
+        return f"{title} needs {option}="
+    return f"{title}: {option} must be valid (got {shown(problem['input'])}). {problem['msg']}"
