@@ -1,4 +1,4 @@
-"""Pydantic's errors as the project's own. Adapters check options with it before anything of a plan is loaded."""
+"""Errors of pydantic as errors of this project; a check of options needs nothing of a plan."""
 
 from __future__ import annotations
 
