@@ -56,8 +56,8 @@ def test_a_user_message_with_results_answers_its_batch(answer: dict[str, Any]) -
     chat = [ask("q1"), call("a", "b"), answer, says("done"), ask("q2")]
     turns = list(timeline(chat).turns())
     assert [(t.start, t.stop, [(u.start, u.stop) for u in t.body], t.broken) for t in turns] == [
-        (4, 5, [], []),
-        (0, 4, [(1, 3), (3, 4)], []),
+        (4, 5, [], ()),
+        (0, 4, [(1, 3), (3, 4)], ()),
     ]
     assert fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True).messages == chat
 

@@ -320,8 +320,7 @@ class Timeline:
             self._check_contents(range(max(0, start), stop))
         body, broken = self._parse_body(start + 1, stop)  # a thread without any user message is one turn
         question = Unit(start, start + 1) if start >= 0 else None
-        units = body if question is None else [question, *body]
-        self.turns_read.append(Turn(max(0, start), stop, question, body, units, broken))
+        self.turns_read.append(Turn(max(0, start), stop, question, body, broken or ()))
         return True
 
     def _parse_body(self, at: int, stop: int) -> tuple[list[Unit], list[Broken]]:

@@ -34,8 +34,12 @@ class Turn:
     stop: int
     question: Unit | None
     body: list[Unit]
-    units: list[Unit]  # the question and the body, oldest first
-    broken: list[Broken]
+    broken: Sequence[Broken]
+
+    @property
+    def units(self) -> list[Unit]:
+        """The question and the body, oldest first; a million turns hold no list of their own for it."""
+        return self.body if self.question is None else [self.question, *self.body]
 
     def core(self) -> list[Unit]:
         """Returns what an exchange is at the least: the question and its last answer or tool batch."""
