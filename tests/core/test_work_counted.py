@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,6 +14,7 @@ from rankbudget import (
     BudgetSession,
     FewShotSelector,
     PromptCompressor,
+    Segment,
     TokenBudget,
     counter_for,
     fit_documents,
@@ -22,8 +24,10 @@ from rankbudget import (
 from rankbudget.batch import FitPrompt
 from rankbudget.conversation.timeline import Timeline
 from rankbudget.counting.tiktoken_counter import TiktokenCounter
+from rankbudget.fitting import doubles
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.measure import CodecMeasure
+from rankbudget.relevance import corpus, evidence, sentences
 from rankbudget.testing import RecordingCounter
 
 LIMIT = 4_096
@@ -130,6 +134,70 @@ def test_ten_times_the_input_costs_at_most_eleven_times_the_work(name: str) -> N
     (few, small), (many, large) = work
     assert many <= 11 * few
     assert large <= 11 * small
+
+
+CACHES = (
+    corpus._WORDS,
+    corpus._INDEXES,
+    evidence._RATED,
+    evidence._SPLITS,
+    sentences._SENTENCES,
+    doubles._ALIKE,
+)
+PASTED = "When was part 7 replaced? " + "INFO order 17 done, " * 20
+SEGMENTS: dict[str, Callable[[str, int], Segment]] = {
+    "plain": lambda text, i: Segment(id=str(i), text=text),
+    "titled": lambda text, i: Segment(id=str(i), text=text, title=f"Line {i}"),
+    "scored": lambda text, i: Segment(id=str(i), text=text, score=i % 17),
+    "twice": lambda text, i: Segment(id=str(i), text=text.replace(f"line {i} ", f"line {i // 2} ")),
+}
+
+
+@pytest.mark.parametrize(("query", "most"), [("When was part 7 replaced?", 3.2), (PASTED, 4.3)])
+@pytest.mark.parametrize("kind", SEGMENTS)
+def test_too_many_texts_for_the_caches_are_read_as_often_as_few(
+    kind: str, query: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is split once; its words are listed for itself, for its sentences and for what repeats it."""
+    read = {"_split": 0, "_analyse": 0}
+
+    def watch(module: object, name: str) -> None:
+        function = getattr(module, name)
+
+        def watched(text: str) -> object:
+            read[name] += len(text)
+            return function(text)
+
+        monkeypatch.setattr(module, name, watched)
+
+    watch(sentences, "_split")
+    watch(corpus, "_analyse")
+    monkeypatch.setattr("rankbudget.relevance.fusion.MANY", 20)
+    monkeypatch.setattr("rankbudget.relevance.fusion.POOL", 5)
+    for cache in CACHES:
+        monkeypatch.setattr(cache, "_max_size", 1)  # what was kept last stays, and nothing else
+    said = [f"of line {i} was replaced in {len(query)}{kind} and looks" for i in range(100)]
+    texts = [
+        " ".join([f"Part {i * k} {words} like {k * 31}." for k in range(8)]) for i, words in enumerate(said)
+    ]
+    given = [SEGMENTS[kind](text, i) for i, text in enumerate(texts)]
+    cost = lambda segment, text: len(text) // 4 + 400 * (segment.id == "7")  # noqa: E731 - one has a picture
+    assert len(fit_documents(given, max_tokens=1_500, query=query, cost=cost).segments) > 5
+    total = sum(map(len, texts))
+    assert read["_split"] <= 1.1 * total
+    assert total <= read["_analyse"] <= most * total
+
+
+def test_a_long_conversation_leaves_two_objects_a_message_to_the_garbage_collector() -> None:
+    """Of a question with its answer these are the turn, its two units, and what follows the question."""
+    messages = thread(2_000)
+    fit_messages(messages[:20], max_tokens=LIMIT)
+    gc.collect()
+    before = len(gc.get_objects())
+    made = fit_messages(messages, max_tokens=10**6)
+    gc.collect()
+    assert len(made.messages) == len(messages)
+    assert len(gc.get_objects()) - before <= 2.1 * len(messages)
 
 
 @pytest.mark.slow

@@ -31,14 +31,14 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     texts that differ in one word are no doubles, nor those with other words beside them.
     """
     # Only texts whose words all occur in other texts as well can be doubles: few are, so few are compared.
-    rarest = _RAREST.get(tuple([segment.text for segment in segments]), _rarest_words)
+    alike = _ALIKE.get(tuple([segment.text for segment in segments]), _alike)
     twins: dict[int, str] = {}
     better: list[tuple[Segment, list[str]]] = []
     same: dict[tuple[str, str], str] = {}
     places: dict[str, list[tuple[int, int]]] = {}
-    for i in ranked if rarest else ():
-        segment, words = segments[i], word_counts(segments[i].text)
-        if rarest.isdisjoint(words) or (segment.role and sum(words.values()) <= SHORT_TURN):
+    for i in ranked if alike else ():
+        segment = segments[i]
+        if i not in alike or (segment.role and sum(word_counts(segment.text).values()) <= SHORT_TURN):
             continue
         said = _said(segment.text)
         whole = segment.beside, " ".join(said)
@@ -55,15 +55,16 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     return twins
 
 
-def _rarest_words(texts: Sequence[str]) -> frozenset[str]:
-    """Returns the rarest word of each text that has no word of its own."""
+def _alike(texts: Sequence[str]) -> frozenset[int]:
+    """Returns the texts without a word of their own, and those with the rarest word of one of them."""
     words = [word_counts(text) for text in texts]
     holders = Counter(chain.from_iterable(words))
     shared = [counts for counts in words if counts and all(holders[word] > 1 for word in counts)]
-    return frozenset([min(counts, key=holders.__getitem__) for counts in shared])
+    rarest = {min(counts, key=holders.__getitem__) for counts in shared}
+    return frozenset([i for i, counts in enumerate(words) if not rarest.isdisjoint(counts)])
 
 
-_RAREST: BoundedCache[tuple[str, ...], frozenset[str]] = BoundedCache(
+_ALIKE: BoundedCache[tuple[str, ...], frozenset[int]] = BoundedCache(
     max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64
 )
 

@@ -12,13 +12,12 @@ from typing import Any, Literal, get_args
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..relevance.asking import queries_of, rated_for
-from ..relevance.corpus import scored_texts
-from ..relevance.evidence import rate_documents, rate_sentences, word_shares
+from ..relevance.corpus import TermIndex, scored_texts
+from ..relevance.evidence import Sentences, rate_documents, rate_sentences, word_shares
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.records import with_records
-from ..relevance.sentences import split_sentences
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .doubles import find_doubles
@@ -107,8 +106,8 @@ class Evidence:
         twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
-        skip = 0 if self._compress else len(units) - len(twins)
-        packing = Packing(segments, costs, price, counter, units, limit, skip=skip)
+        skip, sentences = (0, rater.split.by_text) if self._compress else (len(units) - len(twins), ())
+        packing = Packing(segments, sentences, costs, price, counter, units, limit, skip=skip)
         kept = packing.pieces
         shown = {segments[i].id for i in kept}
         reasons: dict[str, tuple[str, str]] = {}
@@ -183,7 +182,7 @@ def _ranked(
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
     costly = _costly(segments, costs, price) if compress else {}
-    return _behind_as_much(units, segments, costly) if costly else units
+    return _behind_as_much(units, rater.split.by_text, costly) if costly else units
 
 
 def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> dict[int, int]:
@@ -198,7 +197,7 @@ def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> d
 
 
 def _behind_as_much(
-    units: Sequence[Unit], segments: Sequence[Segment], costly: Mapping[int, int]
+    units: Sequence[Unit], sentences: Sequence[Sequence[str]], costly: Mapping[int, int]
 ) -> list[Unit]:
     """Returns the units with each costly segment behind as much text: one without room ends the packing."""
     found: list[Unit] = []
@@ -211,7 +210,7 @@ def _behind_as_much(
     for place, (i, j) in enumerate(units):
         if i not in costly:
             found.append((i, j))
-            characters += len(split_sentences(segments[i].text)[j])
+            characters += len(sentences[i][j])
         elif own[i][0] == (i, j):
             heappush(waiting, (costly[i], place, i))
         while waiting and waiting[0][0] <= characters:
@@ -270,24 +269,30 @@ class _Rater:
         return [score + NAMED * share**2 for score, share in zip(given, shares, strict=True)]
 
     @cached_property
+    def split(self) -> Sentences:
+        """The sentences of all segments: held, as a cache does not keep those of many."""
+        return Sentences.of(self.segments)
+
+    @cached_property
     def sentences(self) -> list[list[float]]:
         """How likely each sentence of each segment holds evidence, by itself and by its segment."""
-        texts = [split_sentences(segment.text) for segment in self.segments]
+        texts = self.split.by_text
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
+        index = TermIndex.of(scored_texts(self.split.all))  # held while all that follows asks for it
         if not self.given and not self.turns:
             rated = iter(rated_for(self.query, self._rate_sentences))
             rows = [[next(rated) for _ in pieces] for pieces in texts]
             shifts = self._shifts([max(row) for row in rows])
             found = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
         else:
-            flat = [Segment(id=str(i), text=text) for i, pieces in enumerate(texts) for text in pieces]
+            flat = self.split.all
             near = iter(rated_for(self.query, lambda query: normalised(self.scorer.score(query, flat))))
             found = []
             for rating, pieces in zip(self.documents, texts, strict=True):
                 own = [next(near) for _ in pieces]
                 found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return with_records(queries_of(self.query)[0], texts, found)
+        return with_records(queries_of(self.query)[0], texts, found, index)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -10,7 +10,6 @@ from itertools import islice
 
 from ..counting.protocol import TokenCounter
 from ..errors import counted
-from ..relevance.sentences import split_sentences
 from ..segment import Rendition, Segment
 from .protocol import Cost, Piece, whole
 
@@ -40,6 +39,7 @@ class Packing:
     """
 
     segments: Sequence[Segment]
+    sentences: Sequence[Sequence[str]]  # of each segment; none where all go whole
     costs: Sequence[int]  # of whole segments
     price: Cost
     counter: TokenCounter
@@ -83,7 +83,7 @@ class Packing:
     def sentences_kept(self, i: int) -> str:
         """Returns how much of a shortened segment is kept, in words."""
         cut = ", the last one taken cut" if self.pieces[i].rendition.kind == "truncated" else ""
-        return f"{len(self._taken[i])} of {counted(len(self._sentences(i)), 'sentence')}{cut}"
+        return f"{len(self._taken[i])} of {counted(len(self.sentences[i]), 'sentence')}{cut}"
 
     def _priced(self) -> Iterator[tuple[int, int, int]]:
         """Yields each unit with the tokens it adds; all sentences of a text add up to its price."""
@@ -92,7 +92,7 @@ class Packing:
             if j == WHOLE:
                 yield i, j, self.costs[i]
                 continue
-            sentences = self._sentences(i)
+            sentences = self.sentences[i]
             number, before = spent.get(i, (0, 0))
             if number + 1 == len(sentences):
                 after = self.costs[i]
@@ -164,7 +164,7 @@ class Packing:
         """Yields the start of a sentence that has `most` tokens, then shorter ones that still say enough."""
         if most < SHORTEST_CUT:
             return
-        sentence = self._sentences(i)[j]
+        sentence = self.sentences[i][j]
         ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
         words = self._words_within(i, sentence, ends, most)
         for number in range(words, max(0, words - MOST_TRIES), -1):
@@ -206,19 +206,16 @@ class Packing:
     def _used(self) -> int:
         return sum([piece.rendition.tokens for piece in self.pieces.values()])
 
-    def _sentences(self, i: int) -> tuple[str, ...]:
-        return split_sentences(self.segments[i].text)
-
     def _piece(self, i: int) -> Piece:
         segment, taken = self.segments[i], self._taken[i]
-        if taken[0] == WHOLE or len(taken) == len(self._sentences(i)):
+        if taken[0] == WHOLE or len(taken) == len(self.sentences[i]):
             return whole(segment, self.costs[i])
         text = self._text(i)
         return Piece(segment, Rendition(kind="compressed", text=text, tokens=self.price(segment, text)))
 
     def _text(self, i: int, cut: tuple[int, str] | None = None) -> str:
         """Returns the sentences that are taken of a segment, in their order, and the start of a cut one."""
-        sentences = self._sentences(i)
+        sentences = self.sentences[i]
         shown = {j: sentences[j] for j in self._taken.get(i, ())}
         if cut is not None:
             shown[cut[0]] = cut[1]

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import chain
 from threading import Lock
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from ..segment import Segment
 from .words import content_terms, content_words, grams, raw_words, stem
@@ -70,14 +71,15 @@ def word_counts(text: str) -> Mapping[str, int]:
 
 def _analyse(text: str) -> tuple[Mapping[str, int], str]:
     """Returns the words of a text with their counts, and all in order, marked as `grams` marks them."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}  # plain: garbage collection passes over it, and most texts are short
     rows: list[str] = []
     start, size = 0, len(text)
     while start < size:
         stop = text.find(" ", start + _SLICE) if size - start > _SLICE else size
         stop = stop if stop > 0 else size
         words = raw_words(text[start:stop])
-        counts.update(words)
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
         rows += ["__".join(words)] if words else []
         start = stop
     return counts, f"_{'__'.join(rows)}_"
@@ -109,8 +111,12 @@ class TermIndex:
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> TermIndex:
-        """Returns the index of these texts, from the cache when they were indexed before."""
-        return _INDEXES.get(texts, cls)
+        """Returns the index of these texts: one that is remembered or still in use, else a new one."""
+        found = _INDEXES.find(texts) or _IN_USE.get(texts)
+        if found is None:
+            found = _IN_USE[texts] = cls(texts)
+            _INDEXES.keep(texts, found)
+        return found
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
@@ -206,6 +212,8 @@ class TermIndex:
 _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
     max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64
 )
+_IN_USE: WeakValueDictionary[tuple[str, ...], TermIndex] = WeakValueDictionary()
+"""Of many texts the cache holds one index at a time; who needs it more than once holds it so long."""
 
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:

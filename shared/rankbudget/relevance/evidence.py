@@ -6,7 +6,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 import regex
@@ -69,8 +70,9 @@ _RATED: BoundedCache[tuple[str, str, tuple[str, ...], tuple[str | None, ...]], A
 @_once
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
     """Returns how likely each document holds evidence for the query; higher is likelier."""
-    documents, _, sentences, owners = _rated_documents(query, segments, scorer)
-    return _with_first(documents, {owners[j] for j in _direct_matches(query, segments, sentences, owners)})
+    split = Sentences.of(segments)
+    first = {split.owners[j] for j in _direct_matches(query, segments, split)}
+    return _with_first(_rated_documents(query, segments, scorer, split)[0], first)
 
 
 @_once
@@ -79,15 +81,16 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
 
     What a sentence says of the question itself comes before what it leads to: direct matches are the first.
     """
-    documents, leads_on, sentences, owners = _rated_documents(query, segments, scorer)
-    near = normalised(scorer.score(query, sentences))
-    lengths = TermIndex.of(scored_texts(sentences)).lengths
-    flat = [NEARNESS * near[j] + LEADS_ON * leads_on[j] for j in range(len(owners))]
-    for j, owner in enumerate(owners):
+    split = Sentences.of(segments)
+    documents, leads_on = _rated_documents(query, segments, scorer, split)
+    matches = _direct_matches(query, segments, split)
+    lengths = TermIndex.of(scored_texts(split.all)).lengths
+    near = normalised(scorer.score(query, split.all))
+    flat = [NEARNESS * near[j] + LEADS_ON * leads_on[j] for j in range(len(near))]
+    for j, owner in enumerate(split.owners):
         flat[j] += WORDS * math.log(max(FEWEST_WORDS, lengths[j])) + DOCUMENT * documents[owner]
     ratings: list[list[float]] = [[] for _ in segments]
-    matches = _direct_matches(query, segments, sentences, owners)
-    for owner, rating in zip(owners, _with_first(flat, matches), strict=True):
+    for owner, rating in zip(split.owners, _with_first(flat, matches), strict=True):
         ratings[owner].append(rating)
     return ratings
 
@@ -112,14 +115,12 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
     return {t: (index.idf(len(holders)), holders) for t in terms if (holders := index.with_stem(t))}
 
 
-def _direct_matches(
-    query: str, segments: Sequence[Segment], sentences: Sequence[Segment], owners: Sequence[int]
-) -> set[int]:
+def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> set[int]:
     """Returns the sentences with an id that is asked for, or most of what is asked and a word that few have.
 
     The words of a document's title do not count in it: its first sentence has them, whatever is asked.
     """
-    texts = scored_texts(sentences)
+    texts, owners = scored_texts(split.all), split.owners
     titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
     held = _asked_words(query, texts)
     total = sum([weight for weight, _ in held.values()])
@@ -150,35 +151,48 @@ def _with_first(ratings: list[float], first: Collection[int]) -> list[float]:
 
 
 def _rated_documents(
-    query: str, segments: Sequence[Segment], scorer: Scorer
-) -> tuple[list[float], list[float], tuple[Segment, ...], list[int]]:
-    """Returns the ratings of documents; how strongly each sentence names another one, 0 to 1; sentences."""
-    sentences, owners = _SPLITS.get(tuple([segment.text for segment in segments]), _split)
-    near = normalised(scorer.score(query, segments))
+    query: str, segments: Sequence[Segment], scorer: Scorer, split: Sentences
+) -> tuple[list[float], list[float]]:
+    """Returns the ratings of documents, and how strongly each sentence names another one, 0 to 1."""
     titles = [_title_words(segment.title) for segment in segments]
     asked = set(raw_words(plain_question(query, scored_texts(segments)))) if any(titles) else set()
+    near = normalised(scorer.score(query, segments))
     titled = [_share_named(title, asked) for title in titles]
     sure = [score + TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)
     strength = [math.exp(rating - top) for rating in sure]
-    bridged, leads_on = [0.0] * len(segments), [0.0] * len(owners)
-    for target, j, share in _mentions(titles, sentences, owners):
-        strong = share * strength[owners[j]]
+    bridged, leads_on = [0.0] * len(segments), [0.0] * len(split.all)
+    for target, j, share in _mentions(titles, split.all, split.owners):
+        strong = share * strength[split.owners[j]]
         leads_on[j] = max(leads_on[j], strong)
         bridged[target] = max(bridged[target], strong * (1 - titled[target]))
     ratings = [NEAR * near[d] + STRENGTH * strength[d] + BRIDGED * bridged[d] for d in range(len(segments))]
-    return ratings, leads_on, sentences, owners
+    return ratings, leads_on
 
 
-def _split(texts: tuple[str, ...]) -> tuple[tuple[Segment, ...], list[int]]:
-    """Returns the sentences of all documents, and the document of each."""
-    pieces = [(owner, piece) for owner, text in enumerate(texts) for piece in split_sentences(text)]
-    return tuple([Segment(id=str(j), text=text) for j, (_, text) in enumerate(pieces)]), [
-        i for i, _ in pieces
-    ]
+class Sentences:
+    """The sentences of some texts, split once however many there are."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self.by_text = [split_sentences(text) for text in texts]
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment]) -> Sentences:
+        """Returns the sentences of these segments, from the cache when they were split before."""
+        return _SPLITS.get(tuple([segment.text for segment in segments]), cls)
+
+    @cached_property
+    def all(self) -> tuple[Segment, ...]:
+        """All sentences in order, to be rated."""
+        return tuple([Segment(id=str(j), text=text) for j, text in enumerate(chain(*self.by_text))])
+
+    @cached_property
+    def owners(self) -> list[int]:
+        """The position of the text that each sentence is of."""
+        return [i for i, pieces in enumerate(self.by_text) for _ in pieces]
 
 
-_SPLITS: BoundedCache[tuple[str, ...], tuple[tuple[Segment, ...], list[int]]] = BoundedCache(
+_SPLITS: BoundedCache[tuple[str, ...], Sentences] = BoundedCache(
     max_size=4_000_000, size=lambda texts: 2 * sum(map(len, texts)) + 64
 )
 

@@ -169,15 +169,16 @@ def _paragraph_end(pieces: Sequence[str], i: int) -> int:
 
 
 def with_records(
-    query: str, texts: Sequence[tuple[str, ...]], ratings: Sequence[Sequence[float]]
+    query: str, texts: Sequence[tuple[str, ...]], ratings: Sequence[Sequence[float]], index: TermIndex
 ) -> list[list[float]]:
     """Returns ratings of the sentences of texts with those of one record behind the one that was asked for.
 
     What a record says belongs to its name: without it, the next record's value would be read as its own.
+    `index` is of all sentences.
     """
     places = [(i, j) for i, pieces in enumerate(texts) for j in range(len(pieces))]
     made = [list(row) for row in ratings]
-    for i, j in (places[number] for number in _asked_for(query, [texts[i][j] for i, j in places])):
+    for i, j in map(places.__getitem__, _asked_for(query, [texts[i][j] for i, j in places], index)):
         if len(texts[i]) >= _FEWEST:
             for step, k in enumerate(records_of(texts[i])(j)):
                 made[i][k] = max(made[i][k], made[i][j] - _STEP * step)
@@ -194,13 +195,12 @@ def with_records(
     return made
 
 
-def _asked_for(query: str, pieces: Sequence[str]) -> list[int]:
+def _asked_for(query: str, pieces: Sequence[str], index: TermIndex) -> list[int]:
     """Returns the positions of the pieces that say what was asked as few others do.
 
     They have a word that few have, or more of the rarer ones than any other: a first name and a surname. A
     number belongs to the word before it, where a piece has both: 88 people are not department 88.
     """
-    index = TermIndex.of(tuple(pieces))
     few = max(1, len(pieces) // _FEW)
     holders = {term: list(index.with_stem(term)) for term in content_terms(without_counts(query))}
     times = {term: len(held) for term, held in holders.items()}
