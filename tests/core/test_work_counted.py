@@ -28,6 +28,7 @@ from rankbudget.fitting import doubles
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.measure import CodecMeasure
 from rankbudget.relevance import corpus, evidence, sentences
+from rankbudget.relevance.embedding import Embedder
 from rankbudget.testing import RecordingCounter
 
 LIMIT = 4_096
@@ -186,6 +187,18 @@ def test_too_many_texts_for_the_caches_are_read_as_often_as_few(
     total = sum(map(len, texts))
     assert read["_split"] <= 1.1 * total
     assert total <= read["_analyse"] <= most * total
+
+
+def test_of_many_examples_those_are_embedded_that_may_be_picked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meaning is compared of the best 500 by words, and of those whose turn comes."""
+    embedded: list[str] = []
+    embed = Embedder._embedded
+    monkeypatch.setattr(
+        Embedder, "_embedded", lambda self, texts: embedded.extend(texts) or embed(self, texts)
+    )
+    known = [{**example, "input": f"Say: {example['input']}"} for example in examples(3_000)]
+    assert len(FewShotSelector().select("Where is part 7 of 3000?", known)) == 3
+    assert 500 <= len(embedded) <= 600
 
 
 def test_a_long_conversation_leaves_two_objects_a_message_to_the_garbage_collector() -> None:

@@ -12,7 +12,7 @@ from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_count, check_number
 from ..prompt.kinds import check_kinds
 from ..relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
-from ..relevance.fusion import default_scorer
+from ..relevance.fusion import MANY, default_scorer
 from ..relevance.labels import LabelScorer
 from ..relevance.protocol import Scorer
 from ..relevance.words import content_terms
@@ -190,16 +190,26 @@ def _picked(
 
 def _likeness(examples: Sequence[Mapping[str, Any]], scorer: Scorer) -> Likeness:
     """Returns how alike one example is to the nearest of some, 0 to 1: by vectors, else by shared words."""
-    texts = [_input_of(e) for e in examples]
     embedder = scorer.embedder if isinstance(scorer, EmbeddingScorer) else None
     if scorer is default_scorer() and missing_reason() is None:
         embedder = default_embedder()
     if embedder is None:
-        terms = [frozenset(content_terms(text)) for text in texts]
+        terms = [frozenset(content_terms(_input_of(e))) for e in examples]
         return lambda one, others: max([_shared(terms[one], terms[i]) for i in others])
-    vectors = embedder.vectors(texts)
+    vectors: Any = None
+    room = MANY if len(examples) > MANY else 0  # so many are embedded when they are compared: few are
 
-    return lambda one, others: max(0.0, float((vectors[others] @ vectors[one]).max()))
+    def nearest(one: int, others: list[int]) -> float:
+        nonlocal vectors, room
+        room -= 1 + len(others)
+        if room >= 0:
+            few = embedder.vectors([_input_of(examples[i]) for i in (one, *others)])
+            return max(0.0, float((few[1:] @ few[0]).max()))
+        if vectors is None:
+            vectors = embedder.vectors([_input_of(e) for e in examples])
+        return max(0.0, float((vectors[others] @ vectors[one]).max()))
+
+    return nearest
 
 
 def _scorer_of(engine: Any) -> Scorer:

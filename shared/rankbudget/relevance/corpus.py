@@ -95,9 +95,12 @@ class TermIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
-        analysed = [_WORDS.get(text, _analyse) for text in texts]
-        self.words = [counts for counts, _ in analysed]
-        self._rows = [row for _, row in analysed]
+        self.words: list[Mapping[str, int]] = []
+        self._rows: list[str] = []
+        for text in texts:
+            counts, row = _WORDS.get(text, _analyse)
+            self.words.append(counts)
+            self._rows.append(row)
         markup = [
             _TAG.findall(text) if "</" in text else [] for text in texts
         ]  # can be found, but says nothing
