@@ -96,7 +96,8 @@ class BudgetContextEdit:
     Args:
         trigger: most tokens of the messages, from 1.
         counter: counts instead of the middleware's own counter, which estimates unless it asks a model.
-        cut: "stable" moves the start of what is kept rarely, for prompt caches; "fill" keeps as much as fits.
+        cut: "stable" moves the start of what is kept rarely, for prompt caches; "fill" keeps as much as fits;
+            None fills for a question, and moves the start rarely while its tools are called.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -108,10 +109,12 @@ class BudgetContextEdit:
 
     trigger: int = 100_000
     counter: Any = None
-    cut: Literal["fill", "stable"] = "stable"
+    cut: Literal["fill", "stable"] | None = None
 
     def __post_init__(self) -> None:
-        check_values(vars(self))
+        check_values(
+            {name: value for name, value in vars(self).items() if name != "cut" or value is not None}
+        )
         self._own = None if self.counter is None else host_counter(self.counter)
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[[Sequence[BaseMessage]], int]) -> None:
@@ -199,7 +202,7 @@ class AgentBudget(SharedCopy):
             history=messages,
             sources=frozenset({"history"}),
             sent=True,
-            cut="stable" if thread is None else "fill",  # a session moves its cut rarely by itself
+            cut=None if thread is None else "fill",  # a session moves its cut rarely by itself
         )
         session = None if thread is None else self._sessions.get(thread, limits.session)
         return (yield from planned(request, session))

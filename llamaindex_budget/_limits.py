@@ -235,7 +235,7 @@ class Door:
             history=history,
             render=None if flat is None else flat.render,
             sources=frozenset({"history"}),
-            cut="stable",
+            cut=None,
             sent=True,
             held=holds(self.llm, arguments),
             min_exchanges=budget.min_exchanges,

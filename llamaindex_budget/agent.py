@@ -74,7 +74,7 @@ class BudgetFunctionAgent(FunctionAgent):
         run = _run.get()
         session = run or self._session()
         schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
-        cut = "fill" if run is not None else "stable"
+        cut = "fill" if run is not None else None
 
         def planned(given: Sequence[ChatMessage]) -> Steps[Plan]:
             request = session.request(

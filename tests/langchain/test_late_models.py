@@ -167,7 +167,7 @@ def test_a_fallback_in_the_chosen_model_keeps_to_its_own_window() -> None:
 def test_a_refusal_by_a_chosen_model_is_retried_with_three_quarters_of_what_it_got() -> None:
     """The retry goes by the request that was sent, not by the larger one that was planned."""
     small = made(2000)
-    small.refuses = 700
+    small.refuses = 1000
     agent = create_agent(
         made(9000),
         [],

@@ -13,6 +13,16 @@ from ..segment import Decision, DecisionRange
 from .state import ThreadState
 
 CutMode = Literal["fill", "stable"]
+
+
+def cut_of_request(messages: Sequence[Any], codec: Codec) -> CutMode:
+    """Returns how the messages of a request are cut where no thread is named: a question gets all of the room.
+
+    While an agent works on it, request after request, the start of what is kept moves rarely.
+    """
+    return "stable" if messages and codec.role(messages[-1]) in {"tool", "assistant"} else "fill"
+
+
 Summarizer = Callable[..., Any]
 """`(text: str, max_tokens: int) -> str`, blocking or awaitable."""
 

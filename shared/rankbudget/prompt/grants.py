@@ -10,7 +10,7 @@ from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_parts, needs_of
 from ..conversation.refusals import refuse_empty_question, refuse_invalid
 from ..conversation.stored import StoredMessages
-from ..conversation.thread import Thread
+from ..conversation.thread import Thread, cut_of_request
 from ..conversation.timeline import Timeline
 from ..errors import too_large
 from ..fitting.protocol import Fit
@@ -72,7 +72,7 @@ def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers
         codec=request.codec,
         counter=request.counter,
         measure=measure,
-        cut=request.cut,
+        cut=request.cut or cut_of_request(request.history, request.codec),
         min_exchanges=budget.min_exchanges if minimum is None else minimum,
         last_turns=budget.last_turns if last is None else last,
         message_cap=None if request.message_cap is None else budget.message_cap,

@@ -188,9 +188,11 @@ def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[
     """Returns what each message of a conversation alone needs: it is kept in a known order."""
     timeline = inputs.timeline
     exact = inputs.measure.additive and not request.counter.band and request.profile is None
-    by_age = request.cut == "fill" and not request.query and request.history_tokens is None
+    by_age = not request.query and request.history_tokens is None
     if timeline is None or timeline.stored is not None or not (exact and by_age and inputs.alone):
         return {}  # for these numbers all of a stored conversation would be read
+    if timeline.thread.cut != "fill":
+        return {}
     found: dict[tuple[str, str], int] = {}
     for used, units in _older_by_need(timeline):
         more = used + timeline.pinned_tokens - prices.room
