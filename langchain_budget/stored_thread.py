@@ -47,12 +47,12 @@ class ThreadState(AgentState[Any]):
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     """Begins each run with what fits of a stored conversation, and stores what the run added.
 
-    The run's `thread_id` names the conversation; no checkpointer is needed. With one, a
-    fork and a message removed from the state count: what the branch of the state does not have is not sent,
-    and stays stored; older history comes from the store. A message edited under its id replaces the stored
-    one as the next run begins. Put this middleware first: it then
-    stores what others remove from the state, and no summary that they write. A run that fails stores nothing;
-    beside a checkpointer the next run stores what it left.
+    The run's `thread_id` names the conversation; no checkpointer is needed. With one, a fork and a message
+    removed from the state count: what the branch of the state does not have is not sent, and stays stored;
+    older history comes from the store. A message edited under its id replaces the stored one when the next
+    run begins. Put this middleware first: it then stores what others remove from the state, and no summary
+    that they write. A run that fails stores nothing of its own; beside a checkpointer the next run stores
+    what it left.
 
     Args:
         store: the `HistoryStore`.
@@ -145,20 +145,21 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         """Returns what is asked, and which stored messages are not loaded; stores what the state has edited.
 
         Asked is what is not stored, and a question that is asked again with what follows it. Not of this
-        branch is what was taken out of the state since the last run, and what is stored behind the newest
-        message that both have: a fork goes on before it. Older messages are missing in the state because they
-        were cut, or stored by others.
+        branch is what was taken out of the state since the last run, and what is stored behind the end of
+        that run: a fork goes on before it. Older messages are missing in the state because they were cut, or
+        stored by others.
         """
         thread = StoredMessageHistory(self.store, name, scope=scope).thread
         if edited := thread.changed(_whole(state)):
             thread.append(edited)
         here = {str(message.id) for message in state["messages"]}
-        known = thread.stored(here)
-        gone = thread.stored({*state.get("left", ()), *state.get("gone", ())} - here)
+        known, left = thread.stored(here), thread.stored(state.get("left", ()))
+        gone = (left | thread.stored(state.get("gone", ()))) - here
+        ends = left or known
         for message in reversed(thread.conversation()):
-            if not known or message.id in known:
+            if not ends or message.id in ends:
                 break
-            gone |= {message.id} - {None}
+            gone |= {message.id} - here - {None}
         again = known & {str(message.id) for message in _newest_turn(state["messages"])}
         asked = [message for message in thread.conversation() if message.id in again] if again else []
         asked += [message for message in _said(state) if message.id not in known]
@@ -187,14 +188,14 @@ def _ended(state: ThreadState) -> dict[str, Any]:
 
 def _whole(state: ThreadState) -> list[BaseMessage]:
     """Returns the state's messages without those shortened for a prompt, unless edited since the last run."""
+    cut = state.get("cut", {})
     found: list[BaseMessage] = []
     for message in state["messages"]:
-        if _is_shortened(message):
-            if state.get("cut", {}).get(str(message.id)) in (None, _digest(message)):
-                continue
+        if not _is_shortened(message):
+            found.append(message)
+        elif cut.get(str(message.id), digest := _digest(message)) != digest:
             kept = {key: held for key, held in message.additional_kwargs.items() if key != MARK}
-            message = message.model_copy(update={"additional_kwargs": kept})
-        found.append(message)
+            found.append(message.model_copy(update={"additional_kwargs": kept}))
     return found
 
 

@@ -99,12 +99,16 @@ def pinned_places(connection: Connection, head: Head) -> list[int]:
     """Returns where system and developer messages are, in order."""
     from sqlalchemy import text
 
-    # Left to itself, SQLite walks through all messages by their places.
-    by = "INDEXED BY rankbudget_messages_pinned" if connection.dialect.name == "sqlite" else ""
     mine = f"thread = :thread AND place < :size AND {PINNED_ROWS}"
-    table = f"rankbudget_messages {by}"
+    table = _by_index(connection, "pinned")
     chosen = text(f"SELECT place FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
     return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}).scalars())
+
+
+def _by_index(connection: Connection, name: str) -> str:
+    """Returns the table; left to itself, SQLite walks through all messages of a thread by their places."""
+    by = f" INDEXED BY rankbudget_messages_{name}" if connection.dialect.name == "sqlite" else ""
+    return f"rankbudget_messages{by}"
 
 
 def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
@@ -254,10 +258,15 @@ def unstored(
 
 def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:
     """Returns the rows that have one of these names."""
-    table, known = messages(), dict[str, Any]()
+    from sqlalchemy import bindparam, text
+
+    known, table = dict[str, Any](), _by_index(connection, "name")
+    mine = "thread = :thread AND name IN :names AND place IS NOT NULL"
+    chosen = text(f"SELECT * FROM {table} WHERE {mine}")  # noqa: S608 - our own words
+    chosen = chosen.bindparams(bindparam("names", expanding=True))
     for start in range(0, len(names), AT_ONCE // 2):
-        wanted = table.c.name.in_(names[start : start + AT_ONCE // 2]) & table.c.place.is_not(None)
-        rows = connection.execute(table.select().where((table.c.thread == head.seq) & wanted))
+        part = list(names[start : start + AT_ONCE // 2])
+        rows = connection.execute(chosen, {"thread": head.seq, "names": part})
         known |= {row.name: row for row in rows}
     return known
 
