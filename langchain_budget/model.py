@@ -183,6 +183,7 @@ class RequestBudget:
                 request = _clear(model, request)
             except NeedsConversionError:
                 request = _clear(model, as_messages(request))
+            refuse_empty(_beside_system(model, request))
         if self.planned is not None and self.planned.is_still(request, limits):
             return request
         if isinstance(model, BaseLLM):
@@ -197,7 +198,6 @@ class RequestBudget:
                         msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
                     )
             return request
-        refuse_empty(request)
         if self.planned is not None:  # the plan has its cut and its summary already
             limits, thread = replace(limits, summarizer=None), None
         elif thread is None:
@@ -226,6 +226,14 @@ class RequestBudget:
 def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
     """Returns a request as the client sends it: in its order, and each call with an id of its own."""
     return with_clear_ids(CODEC, without_unsent(model, _in_order(model, messages)))
+
+
+def _beside_system(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns what a client sends as messages: of Anthropic and Google without the system texts."""
+    name = model_name(model) or ""
+    if "claude" not in name and "gemini" not in name:
+        return messages
+    return [message for message in messages if CODEC.role(message) not in PINNED_ROLES]
 
 
 def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:

@@ -10,14 +10,14 @@ from hypothesis import given
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
 
 from langchain_budget import BudgetMiddleware, BudgetTrimmer, budget_model
 from rankbudget import BudgetReport
-from rankbudget.errors import BudgetExceededError
+from rankbudget.errors import BudgetExceededError, MessageError
 from rankbudget.testing import Application, WordCounter, applications
 from rankbudget.testing.repairs import says_nothing, waiting_from
 from rankbudget.testing.server import StrictModelServer
@@ -111,6 +111,22 @@ def test_late_system_messages_go_to_the_front_where_the_provider_wants_them_ther
         assert [block["text"] for block in server.requests[0].body["system"]] == ["one", "two"]
         assert [m["content"] for m in server.requests[0].body["messages"]] == ["q", "a", "z"]
         assert server.refused == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_system_texts_alone_are_no_request_where_they_go_beside_it(
+    server: StrictModelServer, client: str
+) -> None:
+    """Anthropic and Google get them beside the messages, of which there are none then: the error is that of an empty list."""
+    server.forget()
+    model = budget_model(CLIENTS[client](server.root_url))
+    alone = [SystemMessage("Be brief."), SystemMessage("Be kind.")]
+    if client == "ollama":
+        model.invoke(alone)
+    else:
+        with pytest.raises(MessageError, match="No model answers an empty request"):
+            model.invoke(alone)
+    assert len(server.requests) == (client == "ollama")
 
 
 @pytest.mark.parametrize("ask", ["field", "bind", "bind before", "call", "none"])
