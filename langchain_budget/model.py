@@ -35,6 +35,7 @@ from ._convert import as_messages
 from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
+from ._placeholders import in_order
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, flat, inner_name, without_unsent
 
@@ -225,7 +226,7 @@ class RequestBudget:
 
 def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
     """Returns a request as the client sends it: in its order, and each call with an id of its own."""
-    return with_clear_ids(CODEC, without_unsent(model, _in_order(model, messages)))
+    return with_clear_ids(CODEC, without_unsent(model, in_order(model, messages)))
 
 
 def _beside_system(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
@@ -234,19 +235,6 @@ def _beside_system(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[An
     if "claude" not in name and "gemini" not in name:
         return messages
     return [message for message in messages if CODEC.role(message) not in PINNED_ROLES]
-
-
-def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns a request with late system messages at the front where the model's client refuses them.
-
-    Anthropic takes system texts beside the messages.
-    """
-    if "claude" not in (model_name(model) or ""):
-        return messages
-    pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
-    if pinned == sorted(pinned, reverse=True):
-        return messages
-    return sorted(messages, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
 
 
 class _Fitted(list[Any]):
