@@ -153,9 +153,9 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         if edited := thread.changed(_whole(state)):
             thread.append(edited)
         here = {str(message.id) for message in state["messages"]}
-        known, left = thread.stored(here), thread.stored(state.get("left", ()))
-        gone = (left | thread.stored(state.get("gone", ()))) - here
-        ends = left or known
+        known, left = thread.stored(here), state.get("left", ())
+        before = thread.stored({*left, *state.get("gone", ())})
+        ends, gone = before.intersection(left) or known, before - here
         for message in reversed(thread.conversation()):
             if not ends or message.id in ends:
                 break
