@@ -19,7 +19,7 @@ from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
 from .message_history import BudgetMessageHistory, Store
-from .stored_history import FORM, StoredMessageHistory
+from .stored_history import FORM, NamedMessageHistory
 
 require("langchain.agents.middleware", needed_by="StoredThreadMiddleware")
 from langchain.agents.middleware import AgentMiddleware, AgentState  # noqa: E402 - as above
@@ -92,7 +92,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         self._fitted = BudgetMessageHistory.around(self._history, **options)
 
     def _history(self, scope: Scope, name: str, gone: frozenset[str] = frozenset()) -> BaseChatMessageHistory:
-        stored = StoredMessageHistory(self.store, name, scope=scope)
+        stored = NamedMessageHistory(self.store, name, scope=scope)
         if not gone:
             return stored
         branch = Store()
@@ -149,7 +149,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         that run: a fork goes on before it. Older messages are missing in the state because they were cut, or
         stored by others.
         """
-        thread = StoredMessageHistory(self.store, name, scope=scope).thread
+        thread = NamedMessageHistory(self.store, name, scope=scope).thread
         if edited := thread.changed(_whole(state)):
             thread.append(edited)
         here = {str(message.id) for message in state["messages"]}
@@ -159,7 +159,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         for message in reversed(thread.conversation()):
             if not ends or message.id in ends:
                 break
-            gone |= {message.id} - here - {None}
+            gone |= {message.id} - here
         again = known & {str(message.id) for message in _newest_turn(state["messages"])}
         asked = [message for message in thread.conversation() if message.id in again] if again else []
         asked += [message for message in _said(state) if message.id not in known]

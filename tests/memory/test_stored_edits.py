@@ -9,15 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_budget import BudgetMiddleware, StoredMessageHistory, StoredThreadMiddleware
-from rankbudget.memory import HistoryStore
+from langchain_budget.stored_history import FORM
+from rankbudget.memory import HistoryStore, HostForm
+from rankbudget.memory.forms import DICTS
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 
@@ -163,6 +173,33 @@ def test_what_was_edited_never_comes_back(
             assert not secrets(place) & set().union(*old.values())
 
 
+@pytest.mark.parametrize("form", [DICTS, FORM], ids=["another host", "LangChain"])
+@pytest.mark.parametrize("removes", [False, True])
+def test_messages_stored_without_an_id_are_edited_and_removed_too(form: HostForm, removes: bool) -> None:
+    """Each has an id in the state; edited, it replaces the stored one; unchanged, the store keeps it as it was."""
+    store = HistoryStore(":memory:")
+    thread = store.thread("t", scope=ANN, form=form)
+    texts = ["the code is secret-1", "Noted.", "Thanks.", "Welcome."]
+    roles = ["user", "assistant"] * 2
+    said = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+    thread.append(said if form is DICTS else convert_to_messages(said))
+    stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=1000, counter=WordCounter())
+    model = Scripted(script=[AIMessage("fine") for _ in range(3)], seen=[])
+    agent = create_agent(model, middleware=[stored], checkpointer=InMemorySaver())
+    agent.invoke({"messages": [("human", "first")]}, THREAD)
+    old = agent.get_state(THREAD).values["messages"][0]
+    changed: Any = RemoveMessage(id=old.id) if removes else HumanMessage("[redacted]", id=old.id)
+    agent.update_state(THREAD, {"messages": [changed]})
+    for _ in range(2):
+        agent.invoke({"messages": [("human", "next")]}, THREAD)
+        sent = [m.text for m in model.seen[-1]]
+        assert "secret-1" not in " ".join(sent)
+        assert ("[redacted]" in sent) is not removes
+        assert "Thanks." in sent
+    assert len(thread.replaced()) == (not removes)
+    assert len(thread) == 10
+
+
 def test_a_turn_costs_the_database_no_more_in_a_longer_conversation(sqlite_file: Path) -> None:
     """Comparing the state takes SQLite as many steps beside 10,000 stored messages as beside 500; an edit as well."""
     steps: dict[tuple[int, bool], int] = {}
@@ -171,7 +208,9 @@ def test_a_turn_costs_the_database_no_more_in_a_longer_conversation(sqlite_file:
     for size in (500, 10_000):
         config: Any = {"configurable": {"thread_id": f"t{size}"}}
         kinds = [HumanMessage, AIMessage] * (size // 2)
-        older: list[BaseMessage] = [kind(f"{n} words", id=f"o{n}") for n, kind in enumerate(kinds)]
+        older: list[BaseMessage] = [
+            kind(f"{n} words", id=f"o{n}" if n % 2 else None) for n, kind in enumerate(kinds)
+        ]
         StoredMessageHistory(store, f"t{size}", scope=ANN).add_messages(older)
         stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=100, counter=counter)
         model = Scripted(script=[AIMessage("fine") for _ in range(3)], seen=[])

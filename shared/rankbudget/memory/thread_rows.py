@@ -14,7 +14,7 @@ from ..counting.blocks import function_of
 from ..errors import StoreError
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
-from .forms import DICTS, HostForm
+from .forms import DICTS, NUMBERED, HostForm
 from .history_tables import NO_SUM, PINNED_ROWS, messages, threads
 from .plain import added, place_value, read, written
 from .tables import owned_by
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 AT_ONCE = 1000
 """Rows written or read in one statement."""
 _TRIES = 10
+_DIGITS = 18
+"""Digits of a row's number, at most: a BIGINT."""
 _EMPTY = {
     "edits": 0,
     "version": 0,
@@ -106,9 +108,12 @@ def pinned_places(connection: Connection, head: Head) -> list[int]:
 
 
 def _by_index(connection: Connection, name: str) -> str:
-    """Returns the table; left to itself, SQLite walks through all messages of a thread by their places."""
-    by = f" INDEXED BY rankbudget_messages_{name}" if connection.dialect.name == "sqlite" else ""
-    return f"rankbudget_messages{by}"
+    """Returns the table, read by an index, or by the numbers of its rows where `name` is empty.
+
+    Left to itself, SQLite walks through all messages of a thread by their places.
+    """
+    by = f"INDEXED BY rankbudget_messages_{name}" if name else "NOT INDEXED"
+    return f"rankbudget_messages {by}" if connection.dialect.name == "sqlite" else "rankbudget_messages"
 
 
 def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
@@ -257,23 +262,28 @@ def unstored(
 
 
 def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the rows that have one of these names."""
+    """Returns the rows that have one of these names; of those without one, by their numbers."""
     from sqlalchemy import bindparam, text
 
-    known, table = dict[str, Any](), _by_index(connection, "name")
-    mine = "thread = :thread AND name IN :names AND place IS NOT NULL"
-    chosen = text(f"SELECT * FROM {table} WHERE {mine}")  # noqa: S608 - our own words
-    chosen = chosen.bindparams(bindparam("names", expanding=True))
-    for start in range(0, len(names), AT_ONCE // 2):
-        part = list(names[start : start + AT_ONCE // 2])
-        rows = connection.execute(chosen, {"thread": head.seq, "names": part})
-        known |= {row.name: row for row in rows}
+    known = dict[str, Any]()
+    given = [name.removeprefix(NUMBERED) for name in names if name.startswith(NUMBERED)]
+    numbers = [int(number) for number in given if number.isdecimal() and len(number) <= _DIGITS]
+    for wanted, index, key in (
+        (list[Any](names), "name", "name IN :wanted"),
+        (numbers, "", "seq IN :wanted AND name IS NULL"),
+    ):
+        table, mine = _by_index(connection, index), f"thread = :thread AND {key} AND place IS NOT NULL"
+        chosen = text(f"SELECT * FROM {table} WHERE {mine}")  # noqa: S608 - our own words
+        chosen = chosen.bindparams(bindparam("wanted", expanding=True))
+        for start in range(0, len(wanted), AT_ONCE // 2):
+            part = {"thread": head.seq, "wanted": wanted[start : start + AT_ONCE // 2]}
+            known |= {row.name or f"{NUMBERED}{row.seq}": row for row in connection.execute(chosen, part)}
     return known
 
 
 def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:
     """Returns whether a stored row holds a message that this host writes again."""
-    if stored.form == form.name:
+    if stored.form == form.name and stored.name == row["name"]:
         return stored.digest == row["digest"] and (row["host"] is None or stored.host == row["host"])
     again = form.row(form.message(stored))
     return (again["digest"], again["host"]) == (row["digest"], row["host"])
