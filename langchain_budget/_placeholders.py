@@ -1,4 +1,4 @@
-"""Placeholders that show only the newest messages: what they get has no more than that, in whole turns."""
+"""What a prompt's form asks of its messages: whole turns where a placeholder shows the newest, systems first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import MessagesPlaceholder
 
-from rankbudget.adapters import PromptRequest, Timeline
+from rankbudget.adapters import PINNED_ROLES, PromptRequest, Timeline
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
 from ._codec import CODEC
 from ._convert import as_messages
+from ._counters import model_name
 
 
 def most_shown(template: Any, name: str | None) -> int | None:
@@ -60,3 +61,25 @@ def never_cut(error: BudgetExceededError, others: Mapping[str, Any]) -> BudgetEx
     hints = [f"{key!r} is never cut; name its slot with history_key={key!r}." for key in held]
     own: dict[str, Any] = {name: getattr(error, name) for name in ("limit", "needed", "blocks")}
     return BudgetExceededError(" ".join([str(error), *hints]), **own)
+
+
+def in_order(model: Any, messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns a request with late system messages at the front where the model's client refuses them.
+
+    Anthropic takes system texts beside the messages.
+    """
+    if "claude" not in (model_name(model) or ""):
+        return messages
+    pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
+    if pinned == sorted(pinned, reverse=True):
+        return messages
+    return sorted(messages, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
+
+
+def late_systems(model: Any, messages: Sequence[Any]) -> list[str]:
+    """Returns the warning for a prompt that the client of `model` refuses, and `budget_model` puts in order."""
+    if hasattr(model, "context_budget") or in_order(model, messages) is messages:
+        return []
+    name = model_name(model)
+    advice = "Put them in front of the history, or send the prompt with budget_model(..)"
+    return [f"the client of {name!r} refuses system messages behind others. {advice}"]

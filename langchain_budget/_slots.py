@@ -36,7 +36,7 @@ from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
 from ._limits import LimitSettings
-from ._placeholders import in_whole_turns, most_shown, never_cut, refuse_cut_turn
+from ._placeholders import in_whole_turns, late_systems, most_shown, never_cut, refuse_cut_turn
 
 _OPTIONS = {
     "history": "history_key",
@@ -153,6 +153,7 @@ class SlotSettings(LimitSettings):
         plan = yield from self._plan_steps(request, history, {key: value[key] for key in others})
         if show is not None:
             refuse_empty_question(CODEC, plan.messages, self.question_key)
+            warnings += late_systems(self.model, plan.messages)
         made = fitted(plan.kept, plan.history).items()
         return Trimmed(
             value={key: list(one) if isinstance(one, KeptItems) else one for key, one in made},

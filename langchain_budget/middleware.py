@@ -13,7 +13,7 @@ from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
 from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, send_report, truncate_text
-from rankbudget.errors import BudgetError
+from rankbudget.errors import BudgetError, BudgetExceededError
 
 from ._codec import CODEC
 from ._convert import as_tools
@@ -51,7 +51,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         budget: the limits; without any, each model's own profile or name gives its window.
         persist: writes the cut to the state, too: what was dropped is removed from it.
         retry: after a `ContextOverflowError` the call is tried once more with three quarters of what was
-            sent.
+            sent; where these do not hold what must stay, the error is raised.
         tool_result_tokens: most tokens of one tool result as it enters the state; None leaves results whole.
         on_report: is called with the report of every model call; what it raises is logged.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
@@ -132,10 +132,13 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         kept, plan = yield from fit()
         try:
             answer = yield send(kept, plan)
-        except ContextOverflowError:
+        except ContextOverflowError as refusal:
             if not self.retry:
                 raise
-            kept, plan = yield from fit(refused=sent[-1] if sent else plan.report)
+            try:
+                kept, plan = yield from fit(refused=sent[-1] if sent else plan.report)
+            except BudgetExceededError as error:  # its limit is ours, and no setting of the user's
+                raise refusal from error
             answer = yield send(kept, plan)
         self._send_report(request, sent[-1] if sent else plan.report)
         writes = self.persist and not plan.unsummarized  # what is in no summary stays

@@ -35,6 +35,7 @@ from ._convert import as_messages
 from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
+from ._placeholders import in_order
 from .agents import AgentBudget, thread_id
 from .models import ANSWER_NAMES, facts_of, flat, inner_name, without_unsent
 
@@ -183,6 +184,7 @@ class RequestBudget:
                 request = _clear(model, request)
             except NeedsConversionError:
                 request = _clear(model, as_messages(request))
+            refuse_empty(_beside_system(model, request))
         if self.planned is not None and self.planned.is_still(request, limits):
             return request
         if isinstance(model, BaseLLM):
@@ -197,7 +199,6 @@ class RequestBudget:
                         msg, limit=limits.most, needed=needed, blocks={"prompt": needed}
                     )
             return request
-        refuse_empty(request)
         if self.planned is not None:  # the plan has its cut and its summary already
             limits, thread = replace(limits, summarizer=None), None
         elif thread is None:
@@ -225,20 +226,15 @@ class RequestBudget:
 
 def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
     """Returns a request as the client sends it: in its order, and each call with an id of its own."""
-    return with_clear_ids(CODEC, without_unsent(model, _in_order(model, messages)))
+    return with_clear_ids(CODEC, without_unsent(model, in_order(model, messages)))
 
 
-def _in_order(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns a request with late system messages at the front where the model's client refuses them.
-
-    Anthropic takes system texts beside the messages.
-    """
-    if "claude" not in (model_name(model) or ""):
+def _beside_system(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns what a client sends as messages: of Anthropic and Google without the system texts."""
+    name = model_name(model) or ""
+    if "claude" not in name and "gemini" not in name:
         return messages
-    pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
-    if pinned == sorted(pinned, reverse=True):
-        return messages
-    return sorted(messages, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
+    return [message for message in messages if CODEC.role(message) not in PINNED_ROLES]
 
 
 class _Fitted(list[Any]):

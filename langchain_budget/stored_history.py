@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from rankbudget import Scope
 from rankbudget.errors import MessageError
 from rankbudget.memory import HistoryStore, HostForm, StoredThread, ThreadMessages
+from rankbudget.memory.forms import NUMBERED
 
 from ._codec import CODEC
 from ._convert import as_messages
@@ -44,7 +46,10 @@ class StoredMessageHistory(BaseChatMessageHistory):
     @checked
     def __init__(self, store: HistoryStore, thread_id: str, *, scope: Scope) -> None:
         super().__init__()
-        self.thread: StoredThread = store.thread(thread_id, scope=scope, form=FORM)
+        self.thread: StoredThread = store.thread(thread_id, scope=scope, form=self._form())
+
+    def _form(self) -> HostForm:
+        return FORM
 
     @classmethod
     def of(cls, thread: StoredThread) -> StoredMessageHistory:
@@ -148,3 +153,22 @@ def _kinds() -> dict[str, type[BaseMessage]]:
 
 FORM = HostForm(name="langchain", codec=CODEC, plain=plain_message, restore=restored, make=made)
 """LangChain's messages in a `HistoryStore`."""
+
+
+class _Named(HostForm):
+    """Each message has an id by which its row is found, so that an agent's state can edit and remove it."""
+
+    def message(self, row: Any) -> BaseMessage:
+        made: BaseMessage = super().message(row)
+        made.id = made.id or f"{NUMBERED}{row.seq}"
+        return made
+
+
+_NAMED_FORM = _Named(**{field.name: getattr(FORM, field.name) for field in dataclasses.fields(FORM)})
+
+
+class NamedMessageHistory(StoredMessageHistory):
+    """A stored conversation whose messages all have ids."""
+
+    def _form(self) -> HostForm:
+        return _NAMED_FORM

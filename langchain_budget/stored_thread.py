@@ -14,12 +14,12 @@ from rankbudget import Scope, TokenBudget
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
 
-from ._codec import EDITED, MARK
+from ._codec import CODEC, EDITED, MARK
 from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
 from .message_history import BudgetMessageHistory, Store
-from .stored_history import StoredMessageHistory
+from .stored_history import FORM, NamedMessageHistory
 
 require("langchain.agents.middleware", needed_by="StoredThreadMiddleware")
 from langchain.agents.middleware import AgentMiddleware, AgentState  # noqa: E402 - as above
@@ -38,6 +38,8 @@ class ThreadState(AgentState[Any]):
     said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
     left: NotRequired[Annotated[list[str], PrivateStateAttr]]
     """The ids of what the last run left in the state."""
+    cut: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
+    """Of these, the shortened ones with their digests: another digest is an edit."""
     gone: NotRequired[Annotated[list[str], PrivateStateAttr]]
     """The ids of stored messages that are not of this branch of the conversation."""
 
@@ -45,11 +47,12 @@ class ThreadState(AgentState[Any]):
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     """Begins each run with what fits of a stored conversation, and stores what the run added.
 
-    The run's `thread_id` names the conversation; no checkpointer is needed. With one, a
-    fork, an edited question and a message removed from the state count: what the branch of the state does not
-    have is not sent, and stays stored; older history comes from the store. Put this middleware first: it then
-    stores what others remove from the state, and no summary that they write. A run that fails stores nothing;
-    beside a checkpointer the next run stores what it left.
+    The run's `thread_id` names the conversation; no checkpointer is needed. With one, a fork and a message
+    removed from the state count: what the branch of the state does not have is not sent, and stays stored;
+    older history comes from the store. A message edited under its id replaces the stored one when the next
+    run begins. Put this middleware first: it then stores what others remove from the state, and no summary
+    that they write. A run that fails stores nothing of its own; beside a checkpointer the next run stores
+    what it left.
 
     Args:
         store: the `HistoryStore`.
@@ -89,7 +92,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         self._fitted = BudgetMessageHistory.around(self._history, **options)
 
     def _history(self, scope: Scope, name: str, gone: frozenset[str] = frozenset()) -> BaseChatMessageHistory:
-        stored = StoredMessageHistory(self.store, name, scope=scope)
+        stored = NamedMessageHistory(self.store, name, scope=scope)
         if not gone:
             return stored
         branch = Store()
@@ -139,27 +142,28 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     def _compared(
         self, scope: Scope, name: str, state: ThreadState
     ) -> tuple[list[BaseMessage], frozenset[str]]:
-        """Returns what the state has beside the stored conversation, and which stored messages it has left.
+        """Returns what is asked, and which stored messages are not loaded; stores what the state has edited.
 
-        What is asked, and what a run left, is not stored. Not of this branch is what was taken out of the
-        state since the last run, and what is stored behind the newest message that both have: a fork goes on
-        before it, an edited question as well. Older messages are missing in the state because they were cut,
-        or stored by others.
+        Asked is what is not stored, and a question that is asked again with what follows it. Not of this
+        branch is what was taken out of the state since the last run, and what is stored behind the end of
+        that run: a fork goes on before it. Older messages are missing in the state because they were cut, or
+        stored by others.
         """
-        thread = StoredMessageHistory(self.store, name, scope=scope).thread
-        said, here = _said(state), {str(message.id): message for message in state["messages"]}
-        known = thread.stored(here)
-        gone = thread.stored({*state.get("left", ()), *state.get("gone", ())} - here.keys())
+        thread = NamedMessageHistory(self.store, name, scope=scope).thread
+        if edited := thread.changed(_whole(state)):
+            thread.append(edited)
+        here = {str(message.id) for message in state["messages"]}
+        known, left = thread.stored(here), state.get("left", ())
+        before = thread.stored({*left, *state.get("gone", ())})
+        ends, gone = before.intersection(left) or known, before - here
         for message in reversed(thread.conversation()):
-            if not known or (message.id in known and _is_as_said(message, here[message.id])):
+            if not ends or message.id in ends:
                 break
-            known.discard(message.id)
-            gone |= {message.id} - {None}
-        return [message for message in said if message.id not in known], frozenset(gone)
-
-
-def _is_as_said(stored: BaseMessage, message: BaseMessage) -> bool:
-    return stored.content == message.content or MARK in message.additional_kwargs
+            gone |= {message.id} - here
+        again = known & {str(message.id) for message in _newest_turn(state["messages"])}
+        asked = [message for message in thread.conversation() if message.id in again] if again else []
+        asked += [message for message in _said(state) if message.id not in known]
+        return asked, frozenset(gone | again)
 
 
 def _begun(
@@ -170,20 +174,51 @@ def _begun(
         message.id = message.id or f"{_LOADED}{number}"
     messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stored, *asked]
     loaded = [str(message.id) for message in stored]
-    return {"messages": messages, "stored_ids": loaded, "said": [*asked], "left": [], "gone": sorted(gone)}
+    kept_out = sorted(gone - {message.id for message in asked})
+    begun = {"stored_ids": loaded, "said": [*asked], "left": [], "cut": {}, "gone": kept_out}
+    return {"messages": messages, **begun}
 
 
 def _ended(state: ThreadState) -> dict[str, Any]:
     """Returns what a finished run adds to the state: what it holds now, nothing of it is unstored."""
-    return {"said": [], "left": [str(message.id) for message in state["messages"]]}
+    messages = state["messages"]
+    cut = {str(message.id): _digest(message) for message in messages if _is_shortened(message)}
+    return {"said": [], "left": [str(message.id) for message in messages], "cut": cut}
+
+
+def _whole(state: ThreadState) -> list[BaseMessage]:
+    """Returns the state's messages without those shortened for a prompt, unless edited since the last run."""
+    cut = state.get("cut", {})
+    found: list[BaseMessage] = []
+    for message in state["messages"]:
+        if not _is_shortened(message):
+            found.append(message)
+        elif cut.get(str(message.id), digest := _digest(message)) != digest:
+            kept = {key: held for key, held in message.additional_kwargs.items() if key != MARK}
+            found.append(message.model_copy(update={"additional_kwargs": kept}))
+    return found
+
+
+def _is_shortened(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get(MARK) == EDITED
+
+
+def _digest(message: BaseMessage) -> str:
+    return str(FORM.row(message)["digest"])
+
+
+def _newest_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Returns the newest question with what follows it."""
+    asked = [number for number, message in enumerate(messages) if CODEC.role(message) == "user"]
+    return messages[asked[-1] :] if asked else []
 
 
 def _said(state: ThreadState) -> list[BaseMessage]:
     """Returns what was said and not loaded, as it was last said: no summary, and nothing cut for a prompt."""
     loaded, said = set(state.get("stored_ids", ())), {m.id: m for m in state.get("said", ())}
     for message in state["messages"]:
-        mark = message.additional_kwargs.get(MARK)
-        if message.id in loaded or mark in _SUMMARIES or (mark == EDITED and message.id in said):
+        is_summary = message.additional_kwargs.get(MARK) in _SUMMARIES
+        if message.id in loaded or is_summary or (_is_shortened(message) and message.id in said):
             continue
         said[message.id] = message
     return list(said.values())

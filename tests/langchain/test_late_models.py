@@ -19,6 +19,7 @@ from pydantic import Field
 from langchain_budget import BudgetMiddleware, budget_model
 from langchain_budget._codec import CODEC
 from rankbudget import TokenBudget, counter_for
+from rankbudget.errors import BudgetExceededError
 from tests.drawing import draws
 from tests.langchain.running import on_thread
 
@@ -176,3 +177,16 @@ def test_a_refusal_by_a_chosen_model_is_retried_with_three_quarters_of_what_it_g
     agent.invoke({"messages": [*THREAD, QUESTION]})
     assert len(small.requests) == 2
     assert small.requests[1] <= small.requests[0] * 3 // 4
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_refusal_that_no_smaller_request_answers_is_raised(asynchronous: bool) -> None:
+    """Where three quarters do not hold the system prompt, the provider's own error comes, and says whose limit it was not."""
+    model = made(4000).model_copy(update={"refuses": 10})
+    agent = create_agent(model, system_prompt="Be exact. " * 30, middleware=[BudgetMiddleware()])
+    asked: Any = {"messages": [QUESTION]}
+    with pytest.raises(ContextOverflowError) as raised:
+        asyncio.run(agent.ainvoke(asked)) if asynchronous else agent.invoke(asked)
+    assert str(raised.value) == str(model.requests[0])
+    assert isinstance(raised.value.__cause__, BudgetExceededError)
+    assert len(model.requests) == 1

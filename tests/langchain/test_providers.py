@@ -10,14 +10,15 @@ from hypothesis import given
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.prompts import MessagesPlaceholder
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
 
-from langchain_budget import BudgetMiddleware, BudgetTrimmer, budget_model
+from langchain_budget import BudgetChatPromptTemplate, BudgetMiddleware, BudgetTrimmer, budget_model
 from rankbudget import BudgetReport
-from rankbudget.errors import BudgetExceededError
+from rankbudget.errors import BudgetExceededError, MessageError
 from rankbudget.testing import Application, WordCounter, applications
 from rankbudget.testing.repairs import says_nothing, waiting_from
 from rankbudget.testing.server import StrictModelServer
@@ -111,6 +112,42 @@ def test_late_system_messages_go_to_the_front_where_the_provider_wants_them_ther
         assert [block["text"] for block in server.requests[0].body["system"]] == ["one", "two"]
         assert [m["content"] for m in server.requests[0].body["messages"]] == ["q", "a", "z"]
         assert server.refused == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_template_warns_of_late_system_messages_that_its_model_refuses(
+    server: StrictModelServer, client: str
+) -> None:
+    """Of a prompt with documents behind the history, where the model is Claude; budget_model puts them in front."""
+    model = CLIENTS[client](server.root_url)
+    parts: list[Any] = [("system", "Be brief."), MessagesPlaceholder("history"), ("system", "{documents}")]
+    values = {
+        "history": [HumanMessage("Hi"), AIMessage("Hello")],
+        "documents": ["Part 7."],
+        "question": "When?",
+    }
+    for each, late in ((model, client == "anthropic"), (budget_model(model), False)):
+        prompt = BudgetChatPromptTemplate.from_messages(
+            [*parts, ("human", "{question}")], model=each, max_tokens=2000
+        )
+        warned = any("refuses system messages" in warning for warning in prompt.fit(**values).report.warnings)
+        assert warned == late
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_system_texts_alone_are_no_request_where_they_go_beside_it(
+    server: StrictModelServer, client: str
+) -> None:
+    """Anthropic and Google get them beside the messages, of which there are none then: the error is that of an empty list."""
+    server.forget()
+    model = budget_model(CLIENTS[client](server.root_url))
+    alone = [SystemMessage("Be brief."), SystemMessage("Be kind.")]
+    if client == "ollama":
+        model.invoke(alone)
+    else:
+        with pytest.raises(MessageError, match="No model answers an empty request"):
+            model.invoke(alone)
+    assert len(server.requests) == (client == "ollama")
 
 
 @pytest.mark.parametrize("ask", ["field", "bind", "bind before", "call", "none"])

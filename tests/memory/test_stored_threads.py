@@ -197,7 +197,7 @@ def test_a_client_that_sends_the_whole_conversation_again_adds_only_what_is_new(
 
 OPERATIONS = st.one_of(
     st.just(("ask", 0)),
-    st.tuples(st.sampled_from(["fork", "delete", "again", "edit"]), st.integers(0, 9)),
+    st.tuples(st.sampled_from(["fork", "delete", "again", "edit", "change"]), st.integers(0, 9)),
 )
 
 
@@ -209,16 +209,17 @@ class Branching:
         self.agent = create_agent(self.model, [], middleware=middleware, checkpointer=InMemorySaver())
         self.asynchronous = asynchronous
         self.ends: list[Any] = []
-        self.edited = False
 
     def does(self, operation: str, which: int, number: int) -> list[str]:
         """Returns what the model was sent after one operation."""
         asked: Any = {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
         config = THREAD
-        if self.edited and operation != "delete":  # the store has one text for an id: the newest
-            operation = "ask"
-        self.edited = self.edited or operation == "edit"
-        if operation in ("fork", "delete") and self.ends:
+        if operation == "change" and self.ends:
+            state = self.agent.get_state(THREAD).values["messages"]
+            said = [m for m in state if m.id[0] in "qa"]
+            changed = said[which % len(said)].model_copy(update={"content": f"changed {number}"})
+            self.agent.update_state(THREAD, {"messages": [changed]})
+        elif operation in ("fork", "delete") and self.ends:
             config = self.ends[which % len(self.ends)] if operation == "fork" else THREAD
             said = [m.id for m in self.agent.get_state(THREAD).values["messages"] if m.id[0] in "qa"]
             turn = which % (len(said) // 2) * 2 if said else 0

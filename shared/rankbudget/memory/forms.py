@@ -13,6 +13,9 @@ from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
 from .plain import digest_of_text, read, written
 
+NUMBERED = "rankbudget-message-"
+"""Begins the id that a form may give to a stored message without one; the number of its row follows."""
+
 
 def _same(message: Any) -> Any:
     return message

@@ -179,6 +179,18 @@ class StoredThread:
             head = found(connection, self.scope, self.name)
             return set() if head is None else set(rows_named(connection, head, list(ids)))
 
+    def changed(self, given: Iterable[Any]) -> list[Any]:
+        """Returns the messages of `given` whose id is stored with other content; reads only their rows."""
+        named = {name: message for message in given if (name := self.form.codec.message_id(message))}
+        with self.store.database.read() as connection:
+            head = found(connection, self.scope, self.name)
+            known = {} if head is None else rows_named(connection, head, list(named))
+        return [
+            message
+            for name, message in named.items()
+            if name in known and not is_same(known[name], self.form.row(message), self.form)
+        ]
+
     def newest(self, max_tokens: int, counter: Any = "o200k_base") -> Iterator[Any]:
         """Yields messages from the newest on while they fit.
 

@@ -14,7 +14,7 @@ from ..counting.blocks import function_of
 from ..errors import StoreError
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
-from .forms import DICTS, HostForm
+from .forms import DICTS, NUMBERED, HostForm
 from .history_tables import NO_SUM, PINNED_ROWS, messages, threads
 from .plain import added, place_value, read, written
 from .tables import owned_by
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 AT_ONCE = 1000
 """Rows written or read in one statement."""
 _TRIES = 10
+_DIGITS = 18
+"""Digits of a row's number, at most: a BIGINT."""
 _EMPTY = {
     "edits": 0,
     "version": 0,
@@ -99,12 +101,19 @@ def pinned_places(connection: Connection, head: Head) -> list[int]:
     """Returns where system and developer messages are, in order."""
     from sqlalchemy import text
 
-    # Left to itself, SQLite walks through all messages by their places.
-    by = "INDEXED BY rankbudget_messages_pinned" if connection.dialect.name == "sqlite" else ""
     mine = f"thread = :thread AND place < :size AND {PINNED_ROWS}"
-    table = f"rankbudget_messages {by}"
+    table = _by_index(connection, "pinned")
     chosen = text(f"SELECT place FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
     return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}).scalars())
+
+
+def _by_index(connection: Connection, name: str) -> str:
+    """Returns the table, read by an index, or by the numbers of its rows where `name` is empty.
+
+    Left to itself, SQLite walks through all messages of a thread by their places.
+    """
+    by = f"INDEXED BY rankbudget_messages_{name}" if name else "NOT INDEXED"
+    return f"rankbudget_messages {by}" if connection.dialect.name == "sqlite" else "rankbudget_messages"
 
 
 def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
@@ -253,18 +262,28 @@ def unstored(
 
 
 def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the rows that have one of these names."""
-    table, known = messages(), dict[str, Any]()
-    for start in range(0, len(names), AT_ONCE // 2):
-        wanted = table.c.name.in_(names[start : start + AT_ONCE // 2]) & table.c.place.is_not(None)
-        rows = connection.execute(table.select().where((table.c.thread == head.seq) & wanted))
-        known |= {row.name: row for row in rows}
+    """Returns the rows that have one of these names; of those without one, by their numbers."""
+    from sqlalchemy import bindparam, text
+
+    known = dict[str, Any]()
+    given = [name.removeprefix(NUMBERED) for name in names if name.startswith(NUMBERED)]
+    numbers = [int(number) for number in given if number.isdecimal() and len(number) <= _DIGITS]
+    for wanted, index, key in (
+        (list[Any](names), "name", "name IN :wanted"),
+        (numbers, "", "seq IN :wanted AND name IS NULL"),
+    ):
+        table, mine = _by_index(connection, index), f"thread = :thread AND {key} AND place IS NOT NULL"
+        chosen = text(f"SELECT * FROM {table} WHERE {mine}")  # noqa: S608 - our own words
+        chosen = chosen.bindparams(bindparam("wanted", expanding=True))
+        for start in range(0, len(wanted), AT_ONCE // 2):
+            part = {"thread": head.seq, "wanted": wanted[start : start + AT_ONCE // 2]}
+            known |= {row.name or f"{NUMBERED}{row.seq}": row for row in connection.execute(chosen, part)}
     return known
 
 
 def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:
     """Returns whether a stored row holds a message that this host writes again."""
-    if stored.form == form.name:
+    if stored.form == form.name and stored.name == row["name"]:
         return stored.digest == row["digest"] and (row["host"] is None or stored.host == row["host"])
     again = form.row(form.message(stored))
     return (again["digest"], again["host"]) == (row["digest"], row["host"])
