@@ -63,7 +63,7 @@ class GraphBackend:
 
         Raises:
             StoreError: `supersedes` names no memory.
-            StoreUnsupportedError: it is to hold later, and there is one that holds until then.
+            StoreUnsupportedError: it is to hold later or held before, and another one of its key holds now.
         """
         name = _name_of(memory)
         old = self._named(name, memory.scope)
@@ -75,8 +75,12 @@ class GraphBackend:
         if (old or ended) and _utc(begins) > now:
             msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
             raise StoreUnsupportedError(msg)
-        if old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text):
+        holds = old is not None and old.holds_at(now)
+        if old is not None and holds and digest_of(old.text) == digest_of(memory.text):
             stored = _put_again(old, memory)
+        elif old is not None and holds and _is_history(memory, _utc(begins), old, now):
+            msg = "a LangGraph store holds one memory of a key; what held before the present one has no place"
+            raise StoreUnsupportedError(msg)
         else:
             first: dict[str, Any] = {"id": uuid.uuid4().hex, "version": 1, "valid_from": begins}
             stored = replace(memory, **first, created_at=memory.created_at or now)
@@ -170,6 +174,12 @@ def _put_again(old: Memory, memory: Memory) -> Memory:
     said = {name: getattr(memory, name) for name in _GIVEN if getattr(memory, name) != getattr(unsaid, name)}
     sources = tuple(dict.fromkeys((*old.sources, *memory.sources)))
     return replace(old, **said, sources=sources, version=old.version + 1)
+
+
+def _is_history(memory: Memory, begins: datetime, held: Memory, now: datetime) -> bool:
+    """Returns whether a memory is over, or began before the one that holds."""
+    over = memory.valid_to is not None and _utc(memory.valid_to) <= now
+    return over or (held.valid_from is not None and begins < _utc(held.valid_from))
 
 
 def _utc(moment: datetime) -> datetime:

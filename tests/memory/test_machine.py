@@ -48,6 +48,7 @@ class Row:
     expires: datetime | None = None
     current: bool = True
     said: datetime = START
+    created: datetime = START
 
     @property
     def until(self) -> datetime:
@@ -56,16 +57,13 @@ class Row:
     def holds(self, now: datetime) -> bool:
         return self.begins <= now < self.until
 
-    def meets(self, begins: datetime, now: datetime) -> bool:
-        return max(self.begins, begins) < self.until and not (self.expires and self.expires <= now)
+    def meets(self, begins: datetime, ends: datetime, now: datetime) -> bool:
+        there = self.begins < min(self.until, ends) and begins < self.until
+        return there and not (self.expires and self.expires <= now)
 
     def end(self, begins: datetime) -> None:
         self.current = False
         self.ends = max(self.begins, min(begins, self.until))
-
-    def set(self, begins: datetime, ends: datetime, current: bool) -> None:
-        if (self.begins, self.until, self.current) != (begins, ends, current):
-            self.begins, self.ends, self.current = begins, ends if ends <= EACH_DAY[-1] else None, current
 
 
 class Model:
@@ -79,54 +77,76 @@ class Model:
         return max(found, key=lambda r: r.begins, default=None)
 
     def put(self, made: Memory, expires: datetime | None, old: Row | None, now: datetime) -> None:
-        begins, digest = made.valid_from or now, digest_of(made.text)
+        begins, until = made.valid_from or now, made.valid_to or EACH_DAY[-1] + DAY
+        digest = digest_of(made.text)
         mine = [r for r in self.rows if r.scope == made.scope]
         texts = [r for r in mine if r.current and digest_of(r.text) == digest]
         texts = [r for r in texts if made.key is None or r.key in {made.key, None}]
         texts.sort(key=lambda r: "" if r.key is None else "=" + r.key, reverse=True)
-        alive = [r for r in texts if r.meets(begins, now)]
+        alive = [r for r in texts if r.meets(begins, until, now)]
         key = alive[0].key if alive and made.key is None else made.key
         held = sorted((r for r in mine if r.key == key is not None), key=lambda r: r.begins)
         held = [r for r in held if r.current or r.begins < r.until] if key is not None else texts
         held = [r for r in held if r.key == key]
-        found = [r for r in (*held, *alive) if r.meets(begins, now) and digest_of(r.text) == digest]
+        found = [r for r in (*held, *alive) if r.meets(begins, until, now) and digest_of(r.text) == digest]
         between = [r for r in held if found and begins < r.begins < found[0].begins]
         same = found[0] if found and not between else None
         if same is None:
-            new = Row(made.id, made.scope, key, made.text, begins, expires=expires, said=begins)
+            new = Row(made.id, made.scope, key, made.text, begins, expires=expires, said=begins, created=now)
             self.rows.append(new)
-            until = EACH_DAY[-1] + DAY
         else:
-            new, until = same, same.ends or EACH_DAY[-1] + DAY
+            new = same
+            if not made.valid_to and same.ends and all(row.begins != same.until for row in held):
+                until = same.ends  # an end that another one made is made again or not
             begins = min(begins, max(same.begins, now))
             new.said = min(new.said, begins)
         if old is not None and old is not new:
             old.end(begins)
-        self.settle(new, [r for r in held if r is not new and r is not old], begins, until, now)
-        new.key, new.expires = key, expires or new.expires
+        others = [r for r in held if r is not new and r is not old]
+        no_plans = [r for r in others if made.valid_from is None and r.said <= r.created]
+        said = {id(r): min(r.said, begins) if r in no_plans else r.said for r in (*others, new)}
+        new.key, new.expires, new.current = key, expires or new.expires, True
+        self.settle(new, others, said, (begins, until), now)
 
-    def settle(self, new: Row, others: list[Row], begins: datetime, until: datetime, now: datetime) -> None:
+    def settle(
+        self, new: Row, others: list[Row], said: dict[int, datetime], takes: Any, now: datetime
+    ) -> None:
         """Gives each day to what was said to begin last, and writes the days of each memory as its periods."""
+        begins, until = takes
         days: dict[int, list[datetime]] = {}
+        parts = [r for r in others if said[id(r)] == new.said and digest_of(r.text) == digest_of(new.text)]
         for day in EACH_DAY:
             holding = [row for row in others if row.holds(day)]
-            newer = begins <= day < until and all(row.said <= begins for row in holding)
+            newer = begins <= day < until and all(said[id(r)] <= begins and r not in parts for r in holding)
             for row in [new] if newer else holding:
                 days.setdefault(id(row), []).append(day)
-        parts = {id(row): runs(days.get(id(row), []), row.begins) for row in others}
+        rows = {id(row): runs(days.get(id(row), []), row.begins) for row in others}
         mine = runs(days.get(id(new), []), begins)
-        before = [ends for periods in parts.values() for _, ends in periods if ends <= begins]
-        mine[0] = (min(mine[0][0], max([new.begins, *before])), mine[0][1])
-        parts[id(new)] = mine
-        last = max(part[::-1] for periods in parts.values() for part in periods)[::-1]
+        if mine[0][0] == begins:  # it keeps what it had before, where nothing else holds
+            had = [day for day in EACH_DAY if new.begins <= day < begins]
+            free = [
+                day
+                for day in had
+                if not any(first <= day < end for one in rows.values() for first, end in one)
+            ]
+            mine[0] = (runs([*free, begins], begins)[-1][0], mine[0][1])
+        rows[id(new)] = mine
+        last = max(part[::-1] for periods in rows.values() for part in periods)[::-1]
         for row in (*others, new):
-            periods, was = parts[id(row)], row.current
+            periods, was = rows[id(row)], (row.begins, row.until, row.current)
             own = next((at for at, (first, end) in enumerate(periods) if first <= now < end), 0)
             for at, (first, end) in enumerate(periods):
                 part = row if at == own else replace(row, id="")
-                part.set(first, end, was and (first, end) == last)
-                if at != own:
+                current = was[2] and (first, end) == last
+                if part is not row:
                     self.rows.append(part)
+                if row is new or part is not row or was != (first, end, current):
+                    part.begins, part.said, part.ends = (
+                        first,
+                        said[id(row)],
+                        end if end <= EACH_DAY[-1] else None,
+                    )
+                    part.current = current
 
 
 def runs(days: list[datetime], begins: datetime) -> list[tuple[datetime, datetime]]:
@@ -151,9 +171,11 @@ class Machine(RuleBasedStateMachine):
     def put(self, text: str, scope: Scope, key: str | None) -> None:
         self._put(text, scope, key, None, None, None)
 
-    @rule(text=texts, scope=mine, key=keys, later=days)
-    def put_later(self, text: str, scope: Scope, key: str | None, later: timedelta) -> None:
-        self._put(text, scope, key, later, None, None)
+    @rule(text=texts, scope=mine, key=keys, later=days, lasts=st.none() | st.integers(0, 3))
+    def put_later(
+        self, text: str, scope: Scope, key: str | None, later: timedelta, lasts: int | None
+    ) -> None:
+        self._put(text, scope, key, later, None, None, lasts)
 
     @rule(text=texts, scope=mine, key=keys, ttl=st.integers(1, 3))
     def put_for_days(self, text: str, scope: Scope, key: str | None, ttl: int) -> None:
@@ -167,18 +189,23 @@ class Machine(RuleBasedStateMachine):
         else:
             self._put(text, scope, key, None, None, name)
 
-    def _put(self, text: str, scope: Scope, key: Any, later: Any, ttl: Any, supersedes: Any) -> None:
+    def _put(
+        self, text: str, scope: Scope, key: Any, later: Any, ttl: Any, supersedes: Any, lasts: Any = None
+    ) -> None:
         old = self.model.named(supersedes, scope, self.now) if supersedes else None
         begins = self.now + later if later is not None else None
         span = timedelta(days=ttl) if ttl else None
+        dates = {"valid_from": begins, "valid_to": None if lasts is None else begins + lasts * DAY}
         past = self._past(scope, min(begins or self.now, self.now))
         put = self.store.put(
-            text, scope=scope, key=key, valid_from=begins, ttl=span, supersedes=supersedes, sources=("m1",)
+            text, scope=scope, key=key, ttl=span, supersedes=supersedes, sources=("m1",), **dates
         )
         assert all(memory in self._past(scope, self.now) for memory in past)  # what is over before stays
         assert (put.scope, put.confidence, put.sources) == (scope, None, ("m1",))
-        made = Memory(text=text, scope=scope, key=key, valid_from=begins, id=put.id)
+        made = Memory(text=text, scope=scope, key=key, id=put.id, **dates)
         self.model.put(made, self.now + span if span else None, old, self.now)
+        for name in ("k", "K", "%"):
+            self._check_versions(name, scope)
 
     def _past(self, scope: Scope, until: datetime) -> list[Memory]:
         """Returns what was replaced and is over at a moment."""
@@ -236,6 +263,9 @@ class Machine(RuleBasedStateMachine):
     def get(self, scope: Scope, name: str) -> None:
         found, expected = self.store.get(name, scope=scope), self.model.named(name, scope, self.now)
         assert (found.text if found else None) == (expected.text if expected else None)
+        self._check_versions(name, scope)
+
+    def _check_versions(self, name: str, scope: Scope) -> None:
         told = [(m.text, m.valid_from, m.valid_to) for m in self.store.versions(name, scope=scope)]
         rows = [r for r in self.model.rows if r.scope == scope and r.key == name]
         assert sorted(told, key=str) == sorted(((r.text, r.begins, r.ends) for r in rows), key=str)

@@ -92,13 +92,13 @@ class SqlBackend:
         since = min([period[0], *(one.period[0] for one in alive)])
         held = texts if key is None else self._under_key(connection, memory.scope, key, since)
         held = [one for one in held if one.memory.key == key]
+        if memory.valid_from is None:
+            held = [one.seen_from(period[0]) for one in held]
         same = same_of(memory, period, [one for one in (*held, *alive) if one.meets(period, now)], held)
         old = self._superseded(connection, supersedes, memory.scope, now) if supersedes is not None else None
-        if same and old and same.memory.replaced_by == old.id:  # it goes on in the place of what ended it
-            same = same._replace(memory=replace(same.memory, valid_to=old.valid_to, replaced_by=None))
         if same:
-            period = said_again(same, memory, period, now)
-            new = same._replace(said=min(same.said, period[0]))
+            period = said_again(same, memory, period, held, now)
+            new = same._replace(said=min(same.said, period[0]), memory=replace(same.memory, replaced_by=None))
         else:
             new = Version(replace(memory, id=uuid.uuid4().hex, key=key), period, period[0])
         if old and old.id != new.memory.id:

@@ -21,6 +21,16 @@ class Version(NamedTuple):
     memory: Memory
     period: Period
     said: float
+    planned: bool = True
+    """Whether it was put before it was to begin."""
+
+    def seen_from(self, now: float) -> Version:
+        """Returns it as a text without a date takes it: what is no plan and begins later was put by a fast clock."""
+        return self if self.planned else self._replace(said=min(self.said, now))
+
+    def says(self, memory: Memory) -> bool:
+        """Returns whether it has the text of a memory."""
+        return digest_of(self.memory.text) == digest_of(memory.text)
 
     def meets(self, period: Period, now: datetime) -> bool:
         """Returns whether it holds at some moment of a period, and has not expired."""
@@ -37,21 +47,26 @@ class Part(NamedTuple):
     id: str
 
 
-def placed(new: Period, held: Sequence[Version]) -> tuple[list[Period], list[list[Period]]]:
-    """Returns when a new version holds, and when each of the others still does.
+def placed(
+    new: Version, period: Period, others: Sequence[Version]
+) -> tuple[list[Period], list[list[Period]]]:
+    """Returns when a version that takes a period holds, and when each of the others still does.
 
     At each moment that version holds which began last of those whose period covers the moment; of two that
     began together it is the newer one. One that never does gets an empty period where it would begin.
     """
-    later = [one.period for one in held if one.said > new[0]]
-    left = [[one.period] if one.said > new[0] else _outside(one.period, [new]) for one in held]
-    return _outside(new, later), left
+    stay = [one.said > period[0] or (one.said == new.said and one.says(new.memory)) for one in others]
+    left = [
+        [one.period] if stays else _outside(one.period, [period])
+        for one, stays in zip(others, stay, strict=True)
+    ]
+    return _outside(period, [one.period for one, stays in zip(others, stay, strict=True) if stays]), left
 
 
 def _outside(period: Period, others: Iterable[Period]) -> list[Period]:
     """Returns the parts of a period that no other one covers."""
     parts = [period]
-    for begins, ends in others:
+    for begins, ends in [other for other in others if other[0] < other[1]]:
         cut = [((first, min(last, begins)), (max(first, ends), last)) for first, last in parts]
         parts = [half for halves in cut for half in halves if half[0] < half[1]]
     return parts or [(period[0], period[0])]
@@ -68,28 +83,35 @@ def version_of(row: Any) -> Version:
     memory = memory_of(row)
     ends = min(math.inf if end is None else end for end in (row.valid_to, row.expires_at))
     said = row.valid_from if row.said_from is None else row.said_from
-    return Version(memory, (row.valid_from, max(row.valid_from, ends)), said)
+    return Version(memory, (row.valid_from, max(row.valid_from, ends)), said, said > row.created_at)
 
 
 def same_of(memory: Memory, new: Period, found: Sequence[Version], held: Sequence[Version]) -> Version | None:
     """Returns the first one found with a memory's text, unless another of its key begins before it."""
-    same = next((one for one in found if digest_of(one.memory.text) == digest_of(memory.text)), None)
+    same = next((one for one in found if one.says(memory)), None)
     if same is None or any(new[0] < one.period[0] < same.period[0] for one in held):
         return None
     return same
 
 
-def said_again(same: Version, memory: Memory, new: Period, now: datetime) -> Period:
-    """Returns the period of a memory whose text is put again: it holds at once where it already does."""
+def said_again(same: Version, memory: Memory, new: Period, held: Sequence[Version], now: datetime) -> Period:
+    """Returns the period of a memory whose text is put again: it holds at once where it already does.
+
+    An end that nobody gives now stays, but for one that another version of its key made.
+    """
     begins, ends = min(new[0], max(same.period[0], seconds(now))), same.memory.valid_to
-    return begins, seconds(ends) if ends and not memory.valid_to else new[1]
+    if memory.valid_to or ends is None or any(one.period[0] == same.period[1] for one in held):
+        return begins, new[1]
+    return begins, seconds(ends)
 
 
 def laid_out(new: Version, period: Period, others: Sequence[Version], now: datetime) -> list[Part]:
     """Returns the rows of a timeline in which a new version takes a period, and keeps what it had before."""
-    mine, left = placed(period, others)
-    before = [ends for periods in left for _, ends in periods if ends <= period[0]]
-    mine[0] = (min(mine[0][0], max([new.period[0], *before])), mine[0][1])
+    mine, left = placed(new, period, others)
+    begins, known = period[0], [part for periods in left for part in periods]
+    if mine[0][0] == begins:
+        free = max([new.period[0], *(min(ends, begins) for first, ends in known if first < begins)])
+        mine[0] = (min(free, begins), mine[0][1])
     rows = [part for one, periods in zip(others, left, strict=True) for part in _rows(one, periods, now)]
     return [*rows, *_rows(new, mine, now)]
 
