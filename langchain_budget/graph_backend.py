@@ -72,15 +72,15 @@ class GraphBackend:
             msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
             raise StoreError(msg)
         begins = memory.valid_from or now
+        again = old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text)
         if (old or ended) and _utc(begins) > now:
             msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
             raise StoreUnsupportedError(msg)
-        holds = old is not None and old.holds_at(now)
-        if old is not None and holds and digest_of(old.text) == digest_of(memory.text):
-            stored = _put_again(old, memory)
-        elif old is not None and holds and _is_history(memory, _utc(begins), old, now):
+        if not again and _is_history(memory, _utc(begins), old, now):
             msg = "a LangGraph store holds one memory of a key; what held before the present one has no place"
             raise StoreUnsupportedError(msg)
+        if old is not None and again:
+            stored = _put_again(old, memory)
         else:
             first: dict[str, Any] = {"id": uuid.uuid4().hex, "version": 1, "valid_from": begins}
             stored = replace(memory, **first, created_at=memory.created_at or now)
@@ -176,10 +176,11 @@ def _put_again(old: Memory, memory: Memory) -> Memory:
     return replace(old, **said, sources=sources, version=old.version + 1)
 
 
-def _is_history(memory: Memory, begins: datetime, held: Memory, now: datetime) -> bool:
-    """Returns whether a memory is over, or began before the one that holds."""
-    over = memory.valid_to is not None and _utc(memory.valid_to) <= now
-    return over or (held.valid_from is not None and begins < _utc(held.valid_from))
+def _is_history(memory: Memory, begins: datetime, held: Memory | None, now: datetime) -> bool:
+    """Returns whether a memory is over, or began before the one of its key that holds."""
+    if held is None or held.valid_from is None or not held.holds_at(now):
+        return False
+    return begins < _utc(held.valid_from) or (memory.valid_to is not None and _utc(memory.valid_to) <= now)
 
 
 def _utc(moment: datetime) -> datetime:

@@ -24,6 +24,7 @@ from .tables import add_said_from, create_memories, memories, memory_of, owned_b
 from .terms import add_terms
 from .timeline import (
     Part,
+    Period,
     Version,
     dated,
     is_as_stored,
@@ -86,6 +87,29 @@ class SqlBackend:
         self, connection: Connection, memory: Memory, supersedes: str | None, now: datetime, vector: Any
     ) -> Memory:
         period = stated(memory, now)
+        key, held, same = self._known(connection, memory, period, now)
+        old = self._superseded(connection, supersedes, memory.scope, now) if supersedes is not None else None
+        if same is None:
+            new = Version(replace(memory, id=uuid.uuid4().hex, key=key), period, period[0])
+        else:
+            new, period = said_again(same, memory, period, held, now)
+        if old and old.id != new.memory.id:
+            self._end(connection, old, new.memory.id, period[0])
+        gone = {new.memory.id, old.id if old else None}
+        rows = dated(laid_out(new, period, [one for one in held if one.memory.id not in gone], now))
+        self._write_others(connection, new.memory.id, rows)
+        validity = next(change for part, change in rows if part.id == new.memory.id)
+        if same is None:
+            stored = self._insert(connection, new.memory, now, validity, vector)
+        else:
+            stored = self._put_again(connection, same.memory, memory, validity)
+        self._copy_parts(connection, rows)
+        return stored
+
+    def _known(
+        self, connection: Connection, memory: Memory, period: Period, now: datetime
+    ) -> tuple[str | None, list[Version], Version | None]:
+        """Returns the key that a memory gets, the versions it meets there, and which of them has its text."""
         texts = self._current_of_text(connection, memory)
         alive = [one for one in texts if one.meets(period, now)]
         key = alive[0].memory.key if alive and memory.key is None else memory.key
@@ -94,25 +118,8 @@ class SqlBackend:
         held = [one for one in held if one.memory.key == key]
         if memory.valid_from is None:
             held = [one.seen_from(period[0]) for one in held]
-        same = same_of(memory, period, [one for one in (*held, *alive) if one.meets(period, now)], held)
-        old = self._superseded(connection, supersedes, memory.scope, now) if supersedes is not None else None
-        if same:
-            period = said_again(same, memory, period, held, now)
-            new = same._replace(said=min(same.said, period[0]), memory=replace(same.memory, replaced_by=None))
-        else:
-            new = Version(replace(memory, id=uuid.uuid4().hex, key=key), period, period[0])
-        if old and old.id != new.memory.id:
-            self._end(connection, old, new.memory.id, period[0])
-        gone = {new.memory.id, old.id if old else None}
-        rows = dated(laid_out(new, period, [one for one in held if one.memory.id not in gone], now))
-        self._write_others(connection, new.memory.id, rows)
-        validity = next(change for part, change in rows if part.id == new.memory.id)
-        if same:
-            stored = self._put_again(connection, same.memory, memory, validity)
-        else:
-            stored = self._insert(connection, new.memory, now, validity, vector)
-        self._copy_parts(connection, rows)
-        return stored
+        found = [one for one in (*held, *alive) if one.meets(period, now)]
+        return key, held, same_of(memory, period, found, held)
 
     def _write_others(
         self, connection: Connection, new: str, rows: Sequence[tuple[Part, dict[str, Any]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -94,15 +95,18 @@ def same_of(memory: Memory, new: Period, found: Sequence[Version], held: Sequenc
     return same
 
 
-def said_again(same: Version, memory: Memory, new: Period, held: Sequence[Version], now: datetime) -> Period:
-    """Returns the period of a memory whose text is put again: it holds at once where it already does.
+def said_again(
+    same: Version, memory: Memory, new: Period, held: Sequence[Version], now: datetime
+) -> tuple[Version, Period]:
+    """Returns a memory whose text is put again, and the period it takes: it holds at once where it already does.
 
     An end that nobody gives now stays, but for one that another version of its key made.
     """
-    begins, ends = min(new[0], max(same.period[0], seconds(now))), same.memory.valid_to
-    if memory.valid_to or ends is None or any(one.period[0] == same.period[1] for one in held):
-        return begins, new[1]
-    return begins, seconds(ends)
+    begins, ends = min(new[0], max(same.period[0], seconds(now))), new[1]
+    if same.memory.valid_to and not memory.valid_to and all(one.period[0] != same.period[1] for one in held):
+        ends = seconds(same.memory.valid_to)
+    current = replace(same.memory, replaced_by=None)
+    return same._replace(said=min(same.said, begins), memory=current), (begins, ends)
 
 
 def laid_out(new: Version, period: Period, others: Sequence[Version], now: datetime) -> list[Part]:
