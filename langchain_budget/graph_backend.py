@@ -71,15 +71,9 @@ class GraphBackend:
         if supersedes is not None and ended is None:
             msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
             raise StoreError(msg)
-        begins = memory.valid_from or now
-        again = old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text)
-        if (old or ended) and _utc(begins) > now:
-            msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
-            raise StoreUnsupportedError(msg)
-        if not again and _is_history(memory, _utc(begins), old, now):
-            msg = "a LangGraph store holds one memory of a key; what held before the present one has no place"
-            raise StoreUnsupportedError(msg)
-        if old is not None and again:
+        begins = memory.valid_from or min(now, _utc(memory.valid_to or now))
+        _check_place(memory, _utc(begins), old, ended, now)
+        if old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text):
             stored = _put_again(old, memory)
         else:
             first: dict[str, Any] = {"id": uuid.uuid4().hex, "version": 1, "valid_from": begins}
@@ -176,11 +170,19 @@ def _put_again(old: Memory, memory: Memory) -> Memory:
     return replace(old, **said, sources=sources, version=old.version + 1)
 
 
-def _is_history(memory: Memory, begins: datetime, held: Memory | None, now: datetime) -> bool:
-    """Returns whether a memory is over, or began before the one of its key that holds."""
-    if held is None or held.valid_from is None or not held.holds_at(now):
-        return False
-    return begins < _utc(held.valid_from) or (memory.valid_to is not None and _utc(memory.valid_to) <= now)
+def _check_place(
+    memory: Memory, begins: datetime, old: Memory | None, ended: Memory | None, now: datetime
+) -> None:
+    """Raises StoreUnsupportedError for what does not hold now, where another memory of its key does."""
+    if (old or ended) and begins > now:
+        msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
+        raise StoreUnsupportedError(msg)
+    if old is None or old.valid_from is None or not old.holds_at(now) or (ended and ended.id == old.id):
+        return
+    over = memory.valid_to is not None and _utc(memory.valid_to) <= now
+    if (over or begins < _utc(old.valid_from)) and digest_of(old.text) != digest_of(memory.text):
+        msg = "a LangGraph store holds one memory of a key; what held before the present one has no place"
+        raise StoreUnsupportedError(msg)
 
 
 def _utc(moment: datetime) -> datetime:

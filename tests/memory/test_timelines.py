@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,8 +13,10 @@ from hypothesis import strategies as st
 
 from rankbudget import Scope
 from rankbudget.memory import MemoryStore
+from rankbudget.testing.conformance._agreement import disagreements
 
 ANN = Scope(user="ann")
+DAY = timedelta(days=1)
 FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DAYS = 14
 numbers = itertools.count()
@@ -97,3 +101,86 @@ def test_notes_come_in_any_order(
         store.put(text, scope=scope, key="k", valid_from=moment(begins), valid_to=moment(ends))
         check_rows(store, scope)
     assert told(store, clock, scope) == expected(said)
+
+
+def test_a_part_that_goes_on_is_found_like_the_first(
+    place: Any, clock: Any, open_store: Callable[..., MemoryStore]
+) -> None:
+    """After a version that holds for some days the older one is found by its words and vector, embedded once."""
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return [[float(len(text)), 1.0] for text in texts]
+
+    store = open_store(place, clock=clock, embed=embed)
+    fields = {"scope": ANN, "key": "k", "sources": ("list",), "confidence": 0.5, "metadata": {"by": "bob"}}
+    first = store.put("It costs 10.", kind="preference", **fields)
+    clock.move(days=1)
+    store.put("It costs 8.", scope=ANN, key="k", valid_to=clock.now + 2 * DAY)
+    assert disagreements(store.backend.database) == []
+    clock.move(days=3)
+    [found] = store.search("What does it cost?", scope=ANN)
+    assert found.score is not None
+    same = {"id": first.id, "valid_from": first.valid_from, "score": None}
+    assert replace(found, **same) == first
+    assert found.valid_from == clock.now - DAY
+    assert embedded.count("It costs 10.") == 1
+
+
+def test_a_replacement_that_moves_leaves_the_others(store: MemoryStore, clock: Any) -> None:
+    """The last version takes the dates it is given; an older one ends where it begins, or goes on until then."""
+    clock.now = moment(0)
+    store.put("Rome.", scope=ANN, key="k")
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(8))
+    oslo = store.versions("k", scope=ANN)[-1]
+    for begins, ends in ((6, None), (9, None), (9, 11)):
+        oslo = store.replace(replace(oslo, valid_from=moment(begins), valid_to=moment(ends)))
+        assert (oslo.valid_from, oslo.valid_to) == (moment(begins), moment(ends))
+        check_rows(store, ANN)
+    assert told(store, clock, ANN) == ["Rome."] * 6 + [None] * 3 + ["Oslo."] * 2 + [None] * 3
+
+
+def test_what_supersedes_ends_no_plan(store: MemoryStore, clock: Any) -> None:
+    """A memory that is superseded comes back at no time; what is planned under its key still begins."""
+    clock.now = moment(2)
+    store.put("Rome.", scope=ANN, key="k", valid_from=moment(1))
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(9))
+    store.put("Kiel.", scope=ANN, key="k", supersedes="k", valid_from=moment(0), valid_to=moment(5))
+    check_rows(store, ANN)
+    assert told(store, clock, ANN) == ["Kiel."] * 5 + [None] * 4 + ["Oslo."] * 5
+
+
+def test_an_end_that_is_over_is_kept(store: MemoryStore, clock: Any) -> None:
+    """A memory with nothing but an end in the past is known, never returned, and ends nothing."""
+    now = store.put("Rome.", scope=ANN, key="k")
+    store.put("Bonn.", scope=ANN, key="k", valid_to=clock.now - 9 * DAY)
+    bonn, rome = store.versions("k", scope=ANN)
+    assert (bonn.valid_from, bonn.valid_to, rome) == (bonn.valid_to, clock.now - 9 * DAY, now)
+    assert store.get("k", scope=ANN) == now
+
+
+def test_a_text_of_today_ends_what_a_fast_clock_put(store: MemoryStore, clock: Any) -> None:
+    """Of texts without dates the one that is put last holds, also when another machine's clock is ahead."""
+    clock.move(minutes=5)
+    store.put("Said first.", scope=ANN, key="k")
+    clock.move(minutes=-5)
+    store.put("Said last.", scope=ANN, key="k")
+    for minutes in (0, 4, 1, 60):
+        clock.move(minutes=minutes)
+        assert store.get("k", scope=ANN).text == "Said last."
+
+
+def test_tables_without_said_dates_get_them(place: Any, open_store: Callable[..., MemoryStore]) -> None:
+    """A store of the version before opens, and its memories go on after a shorter one."""
+    store = open_store(place)
+    store.put("Rome.", scope=ANN, key="k", valid_from=moment(0))
+    database = store.backend.database
+    with database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE rankbudget_memories DROP COLUMN said_from")
+        connection.exec_driver_sql("UPDATE rankbudget_schema SET version = 2 WHERE part = 'memories'")
+    store = open_store(database.engine)
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(2), valid_to=moment(4))
+    found = [(one.text, one.valid_from, one.valid_to) for one in store.versions("k", scope=ANN)]
+    rome, oslo = ("Rome.", moment(0), moment(2)), ("Oslo.", moment(2), moment(4))
+    assert found == [rome, oslo, ("Rome.", moment(4), None)]
