@@ -126,6 +126,11 @@ def test_a_part_that_goes_on_is_found_like_the_first(
     assert replace(found, **same) == first
     assert found.valid_from == clock.now - DAY
     assert embedded.count("It costs 10.") == 1
+    assert [one.text for one in store.versions(first.id, scope=ANN)] == ["It costs 10."] * 2
+    assert store.versions(first.id, scope=Scope(user="bob")) == []
+    assert store.delete(first.id, scope=Scope(user="bob")) == 0
+    assert store.delete(first.id, scope=ANN) == 2
+    assert store.search("What does it cost?", scope=ANN) == []
 
 
 def test_a_replacement_that_moves_leaves_the_others(store: MemoryStore, clock: Any) -> None:

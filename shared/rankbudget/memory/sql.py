@@ -267,7 +267,7 @@ class SqlBackend:
     def versions(self, name: str, scope: Scope) -> list[Memory]:
         """Returns all that ever held under a key or id, oldest first."""
         table = memories()
-        wanted = table.select().where(belongs_to(scope) & self._called(name))
+        wanted = table.select().where(belongs_to(scope) & self._all_of(name, scope))
         with self.database.read() as connection:
             rows = connection.execute(wanted.order_by(table.c.valid_from, table.c.seq))
             return [memory_of(row) for row in rows]
@@ -289,7 +289,7 @@ class SqlBackend:
 
     def delete(self, name: str, scope: Scope) -> int:
         """Removes all versions of a memory, and returns how many there were."""
-        wanted = belongs_to(scope) & self._called(name)
+        wanted = belongs_to(scope) & self._all_of(name, scope)
         unreached = self.vectors.remove(wanted) if self.vectors else ()
         if unreached:
             msg = f"the memory {name!r:.80} could not be deleted: {unreached[0]}. Try again."
@@ -328,6 +328,16 @@ class SqlBackend:
         add_terms(connection, seq, content_terms(text))
         if self.vectors:
             self.vectors.write(connection, seq, text, vector)
+
+    def _all_of(self, name: str, scope: Scope) -> ColumnElement[bool]:
+        """Returns which rows have a key or id, or the key and text of that id: one memory may hold in parts."""
+        from sqlalchemy import select
+
+        table, own = memories(), memories().alias()
+        mine = [own.c[column] == value for column, value in owned_by(scope).items()]
+        wanted = (own.c.id == name, own.c.name != "", *mine)
+        key, digest = (select(own.c[one]).where(*wanted).scalar_subquery() for one in ("name", "digest"))
+        return self._called(name) | ((table.c.name == key) & (table.c.digest == digest))
 
     @staticmethod
     def _called(name: str) -> ColumnElement[bool]:
