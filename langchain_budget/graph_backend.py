@@ -63,7 +63,7 @@ class GraphBackend:
 
         Raises:
             StoreError: `supersedes` names no memory.
-            StoreUnsupportedError: it is to hold later, and there is one that holds until then.
+            StoreUnsupportedError: it is to hold later or held before, and another one of its key holds now.
         """
         name = _name_of(memory)
         old = self._named(name, memory.scope)
@@ -71,10 +71,8 @@ class GraphBackend:
         if supersedes is not None and ended is None:
             msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
             raise StoreError(msg)
-        begins = memory.valid_from or now
-        if (old or ended) and _utc(begins) > now:
-            msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
-            raise StoreUnsupportedError(msg)
+        begins = memory.valid_from or min(now, _utc(memory.valid_to or now))
+        _check_place(memory, _utc(begins), old, ended, now)
         if old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text):
             stored = _put_again(old, memory)
         else:
@@ -170,6 +168,21 @@ def _put_again(old: Memory, memory: Memory) -> Memory:
     said = {name: getattr(memory, name) for name in _GIVEN if getattr(memory, name) != getattr(unsaid, name)}
     sources = tuple(dict.fromkeys((*old.sources, *memory.sources)))
     return replace(old, **said, sources=sources, version=old.version + 1)
+
+
+def _check_place(
+    memory: Memory, begins: datetime, old: Memory | None, ended: Memory | None, now: datetime
+) -> None:
+    """Raises StoreUnsupportedError for what does not hold now, where another memory of its key does."""
+    if (old or ended) and begins > now:
+        msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
+        raise StoreUnsupportedError(msg)
+    if old is None or old.valid_from is None or not old.holds_at(now) or (ended and ended.id == old.id):
+        return
+    over = memory.valid_to is not None and _utc(memory.valid_to) <= now
+    if (over or begins < _utc(old.valid_from)) and digest_of(old.text) != digest_of(memory.text):
+        msg = "a LangGraph store holds one memory of a key; what held before the present one has no place"
+        raise StoreUnsupportedError(msg)
 
 
 def _utc(moment: datetime) -> datetime:

@@ -189,6 +189,18 @@ def test_a_graph_store_holds_one_memory_of_a_key(graph_store):
     assert graph_store.delete("home", scope=ann) == 1
 
 
+def test_a_graph_store_has_no_place_for_the_past(graph_store):
+    """What held before the present memory of its key is refused, but where it supersedes that one."""
+    ann, old = Scope(user="ann"), datetime(2010, 1, 1, tzinfo=timezone.utc)
+    graph_store.put("Lives in Oslo.", scope=ann, key="home")
+    for ends in (None, old):
+        with pytest.raises(StoreUnsupportedError, match="what held before"):
+            graph_store.put("Lived in Bonn.", scope=ann, key="home", valid_from=old, valid_to=ends)
+    assert graph_store.get("home", scope=ann).text == "Lives in Oslo."
+    graph_store.put("Lives in Kiel.", scope=ann, key="home", valid_from=old, supersedes="home")
+    assert graph_store.get("home", scope=ann).text == "Lives in Kiel."
+
+
 def test_a_graph_store_never_returns_what_expired():
     """A clock that runs on hides a memory; one that was wrong and is set back shows it again."""
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)

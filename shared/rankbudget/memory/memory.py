@@ -45,7 +45,7 @@ class Memory:
         text: what is remembered, as the model will read it.
         scope: its owner: a user, a user within a project, a project, or everybody with `Scope()`.
         id: unique in its store, given by it.
-        key: a name that one memory of its scope has at a time; a later one of that name replaces it.
+        key: a name that one memory of its scope has at a time; of several the one that began last holds.
         kind: "core", "explicit", "fact", "project", "experience", "preference" or "decision".
         priority: its own importance, 0 to 100; None where unknown.
         confidence: trust in it, 0 to 1; None where unknown.
@@ -54,10 +54,10 @@ class Memory:
         static: it rarely changes, so a fact belongs to the project's block and not to retrieved knowledge.
         created_at: when it was first put.
         valid_from: since when it holds.
-        valid_to: until when it held; None while it does.
+        valid_to: until when it holds; None for no end.
         expires_at: from then on it is never returned; None for no end.
         review_at: from then on reports call it stale; None for never.
-        replaced_by: id of the memory that replaced it.
+        replaced_by: id of the memory that replaced it, or that follows it under its key.
         version: grows by one with each change; `MemoryStore.replace` compares it.
         metadata: anything of yours that JSON can hold.
         score: nearness to the question it was found with, any range; None where it was not searched for.

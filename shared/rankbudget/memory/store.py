@@ -131,8 +131,8 @@ class MemoryStore:
         """Stores a text and returns it as a memory.
 
         The same text again, but for case and spaces, makes no second memory: the fields given now are set
-        anew, and sources are added. Another text under the same key replaces the older one, which is kept
-        with its validity (`versions`).
+        anew, and sources are added. Another text under the same key ends the older one where it begins; what
+        began later stays. All are kept with their validity (`versions`).
 
         Args:
             text: what to remember.

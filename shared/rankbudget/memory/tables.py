@@ -31,7 +31,8 @@ _AS_THEY_ARE = ("id", "text", "kind", "priority", "confidence", "source_type", "
 def memories() -> Table:
     """Returns the table of memories; `seq` grows with each row, `owner` and `project` are "" for everybody.
 
-    A row that another one has replaced has `replaced` = 1, and holds until its `valid_to`.
+    A row that another one has replaced has `replaced` = 1, and holds until its `valid_to`. One that goes on
+    after a shorter version of its key has `said_from`, when it was said to begin.
     """
     from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
 
@@ -46,6 +47,7 @@ def memories() -> Table:
         *[Column(name, Integer, nullable=False) for name in ("static", "version")],
         Column("replaced", Integer, nullable=False, default=0),
         Column("replaced_by", String(32)),
+        Column("said_from", Float),
         sqlite_autoincrement=True,  # the number of a deleted row is not given again
     )
     _index(table)
@@ -86,6 +88,16 @@ def create_memories(connection: Connection) -> None:
         connection.exec_driver_sql(
             "CREATE INDEX rankbudget_memory_terms_gin ON rankbudget_memory_terms USING GIN (terms)"
         )
+
+
+def add_said_from(connection: Connection) -> None:
+    """Adds when a memory was said to begin: the third step."""
+    from sqlalchemy import inspect
+
+    if all(
+        column["name"] != "said_from" for column in inspect(connection).get_columns("rankbudget_memories")
+    ):
+        connection.exec_driver_sql("ALTER TABLE rankbudget_memories ADD COLUMN said_from FLOAT")
 
 
 def owned_by(scope: Scope) -> dict[str, str]:

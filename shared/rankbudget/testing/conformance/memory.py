@@ -37,6 +37,10 @@ class _Clock:
         return self.now
 
 
+def _day(number: int) -> datetime:
+    return _Clock.now + timedelta(days=number)
+
+
 class MemoryConformance(ABC):
     """Says how to test a backend for memories: subclass it and fill `make`.
 
@@ -78,6 +82,36 @@ class MemoryConformance(ABC):
                 rome, paris = store.versions("home", scope=ANN)
                 assert (rome.id, rome.replaced_by, rome.valid_to) == (old.id, new.id, new.valid_from)
                 assert (paris.id, paris.replaced_by, paris.valid_to) == (new.id, last.id, last.valid_from)
+
+    def test_rule_1_the_versions_of_a_key_are_a_timeline(self) -> None:
+        """What held before, holds later or for a while ends nothing else, in whatever order it is put."""
+        clock = _Clock()
+        dates = ((0, None), (-9, None), (-30, -20), (9, None), (5, None), (2, 4))
+        for order in (dates, dates[::-1]):
+            with self._made(clock=clock) as store:
+                for begins, ends in order:
+                    first, last = _day(begins), None if ends is None else _day(ends)
+                    with suppress(StoreUnsupportedError):
+                        store.put(f"Since {begins}.", scope=ANN, key="k", valid_from=first, valid_to=last)
+                if "versions" in store.backend.lacks:
+                    continue
+                expected = ((-25, -30), (-15, None), (-5, -9), (1, 0), (3, 2), (4, 0), (6, 5), (99, 9))
+                for day, begun in expected:
+                    clock.now = _day(day)
+                    assert self._current(store) == ([] if begun is None else [f"Since {begun}."])
+                clock.now = _Clock.now
+
+    def test_rule_1_the_one_that_holds_stays(self) -> None:
+        """What is over, or began before the one that holds, takes nothing from it; it may be refused."""
+        clock = _Clock()
+        for begins, ends in ((-30, -20), (-9, None)):
+            with self._made(clock=clock) as store:
+                now = store.put("Now.", scope=ANN, key="k", valid_from=_day(-1))
+                last = None if ends is None else _day(ends)
+                with suppress(StoreUnsupportedError):
+                    store.put("Past.", scope=ANN, key="k", valid_from=_day(begins), valid_to=last)
+                assert store.get("k", scope=ANN) == now
+                assert self._current(store) == ["Now."]
 
     def test_rule_1_many_put_the_same(self) -> None:
         """Of many that put one text there is one row, and of many under one key one that holds."""

@@ -1,0 +1,191 @@
+"""The versions of a key are one timeline, whatever dates they have and in whatever order they were put."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rankbudget import Scope
+from rankbudget.memory import MemoryStore
+from rankbudget.testing.conformance._agreement import disagreements
+
+ANN = Scope(user="ann")
+DAY = timedelta(days=1)
+FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
+DAYS = 14
+numbers = itertools.count()
+
+Note = tuple[int, int | None]
+"""The day from which something holds, and the one on which it no longer does."""
+notes = st.builds(
+    lambda begins, lasts: (begins, begins + lasts if lasts else None),
+    st.integers(1, DAYS - 2),
+    st.none() | st.integers(1, 6),
+)
+
+
+def moment(day: int | None) -> datetime | None:
+    return None if day is None else FIRST + timedelta(days=day)
+
+
+def expected(said: list[tuple[int, int | None, str]]) -> list[str | None]:
+    """For each day the text that began last of those that were said for it; of two at once the newer one."""
+    found: list[str | None] = []
+    for day in range(DAYS):
+        there = [
+            (begins, at, text) for at, (begins, ends, text) in enumerate(said) if begins <= day < (ends or 99)
+        ]
+        found.append(max(there)[2] if there else None)
+    return found
+
+
+def told(store: MemoryStore, clock: Any, scope: Scope) -> list[str | None]:
+    """For each day what `get` returns, which is also what `search` finds."""
+    before, found = clock.now, list[str | None]()
+    for day in range(DAYS):
+        clock.now = moment(day)
+        memory = store.get("k", scope=scope)
+        found.append(memory.text if memory else None)
+        assert [one.text for one in store.search("", scope=scope)] == [text for text in found[-1:] if text]
+    clock.now = before
+    return found
+
+
+def check_rows(store: MemoryStore, scope: Scope) -> None:
+    """No version ends before it begins, no two hold at once, and one at most is not replaced."""
+    versions = store.versions("k", scope=scope)
+    assert all(one.valid_to is None or one.valid_from <= one.valid_to for one in versions)
+    holding = [one for one in versions if one.valid_to is None or one.valid_from < one.valid_to]
+    assert all(
+        one.valid_to and one.valid_to <= after.valid_from for one, after in itertools.pairwise(holding)
+    )
+    assert len([one for one in versions if one.replaced_by is None]) <= 1
+
+
+drawn = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@drawn
+@given(puts=st.lists(st.tuples(st.integers(0, 2), st.none() | notes), max_size=7))
+def test_any_puts_make_one_timeline(
+    store: MemoryStore, clock: Any, puts: list[tuple[int, Note | None]]
+) -> None:
+    """After any puts, dated or not, each day has the text that began last of those that were said for it."""
+    scope, said, today = Scope(user=str(next(numbers))), list[tuple[int, int | None, str]](), 0
+    for at, (passed, note) in enumerate(puts):
+        today += passed
+        clock.now = moment(today)
+        begins, ends = note or (None, None)
+        put = store.put(f"Text {at}.", scope=scope, key="k", valid_from=moment(begins), valid_to=moment(ends))
+        assert put in store.versions("k", scope=scope)
+        said.append((today if begins is None else begins, ends, put.text))
+        check_rows(store, scope)
+    assert told(store, clock, scope) == expected(said)
+
+
+@drawn
+@given(data=st.data(), dated=st.lists(notes, unique_by=lambda note: note[0], max_size=5))
+def test_notes_come_in_any_order(
+    store: MemoryStore, clock: Any, data: st.DataObject, dated: list[Note]
+) -> None:
+    """Dated notes make the same timeline in any order, and when all of them are put once more."""
+    scope, clock.now = Scope(user=str(next(numbers))), moment(data.draw(st.integers(0, DAYS)))
+    said = [(begins, ends, f"Since {begins}.") for begins, ends in dated]
+    for begins, ends, text in [*data.draw(st.permutations(said)), *data.draw(st.permutations(said))]:
+        store.put(text, scope=scope, key="k", valid_from=moment(begins), valid_to=moment(ends))
+        check_rows(store, scope)
+    assert told(store, clock, scope) == expected(said)
+
+
+def test_a_part_that_goes_on_is_found_like_the_first(
+    place: Any, clock: Any, open_store: Callable[..., MemoryStore]
+) -> None:
+    """After a version that holds for some days the older one is found by its words and vector, embedded once."""
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return [[float(len(text)), 1.0] for text in texts]
+
+    store = open_store(place, clock=clock, embed=embed)
+    fields = {"scope": ANN, "key": "k", "sources": ("list",), "confidence": 0.5, "metadata": {"by": "bob"}}
+    first = store.put("It costs 10.", kind="preference", **fields)
+    clock.move(days=1)
+    store.put("It costs 8.", scope=ANN, key="k", valid_to=clock.now + 2 * DAY)
+    assert disagreements(store.backend.database) == []
+    clock.move(days=3)
+    [found] = store.search("What does it cost?", scope=ANN)
+    assert found.score is not None
+    same = {"id": first.id, "valid_from": first.valid_from, "score": None}
+    assert replace(found, **same) == first
+    assert found.valid_from == clock.now - DAY
+    assert embedded.count("It costs 10.") == 1
+    assert [one.text for one in store.versions(first.id, scope=ANN)] == ["It costs 10."] * 2
+    assert store.versions(first.id, scope=Scope(user="bob")) == []
+    assert store.delete(first.id, scope=Scope(user="bob")) == 0
+    assert store.delete(first.id, scope=ANN) == 2
+    assert store.search("What does it cost?", scope=ANN) == []
+
+
+def test_a_replacement_that_moves_leaves_the_others(store: MemoryStore, clock: Any) -> None:
+    """The last version takes the dates it is given; an older one ends where it begins, or goes on until then."""
+    clock.now = moment(0)
+    store.put("Rome.", scope=ANN, key="k")
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(8))
+    oslo = store.versions("k", scope=ANN)[-1]
+    for begins, ends in ((6, None), (9, None), (9, 11)):
+        oslo = store.replace(replace(oslo, valid_from=moment(begins), valid_to=moment(ends)))
+        assert (oslo.valid_from, oslo.valid_to) == (moment(begins), moment(ends))
+        check_rows(store, ANN)
+    assert told(store, clock, ANN) == ["Rome."] * 6 + [None] * 3 + ["Oslo."] * 2 + [None] * 3
+
+
+def test_what_supersedes_ends_no_plan(store: MemoryStore, clock: Any) -> None:
+    """A memory that is superseded comes back at no time; what is planned under its key still begins."""
+    clock.now = moment(2)
+    store.put("Rome.", scope=ANN, key="k", valid_from=moment(1))
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(9))
+    store.put("Kiel.", scope=ANN, key="k", supersedes="k", valid_from=moment(0), valid_to=moment(5))
+    check_rows(store, ANN)
+    assert told(store, clock, ANN) == ["Kiel."] * 5 + [None] * 4 + ["Oslo."] * 5
+
+
+def test_an_end_that_is_over_is_kept(store: MemoryStore, clock: Any) -> None:
+    """A memory with nothing but an end in the past is known, never returned, and ends nothing."""
+    now = store.put("Rome.", scope=ANN, key="k")
+    store.put("Bonn.", scope=ANN, key="k", valid_to=clock.now - 9 * DAY)
+    bonn, rome = store.versions("k", scope=ANN)
+    assert (bonn.valid_from, bonn.valid_to, rome) == (bonn.valid_to, clock.now - 9 * DAY, now)
+    assert store.get("k", scope=ANN) == now
+
+
+def test_a_text_of_today_ends_what_a_fast_clock_put(store: MemoryStore, clock: Any) -> None:
+    """Of texts without dates the one that is put last holds, also when another machine's clock is ahead."""
+    clock.move(minutes=5)
+    store.put("Said first.", scope=ANN, key="k")
+    clock.move(minutes=-5)
+    store.put("Said last.", scope=ANN, key="k")
+    for minutes in (0, 4, 1, 60):
+        clock.move(minutes=minutes)
+        assert store.get("k", scope=ANN).text == "Said last."
+
+
+def test_tables_without_said_dates_get_them(place: Any, open_store: Callable[..., MemoryStore]) -> None:
+    """A store of the version before opens, and its memories go on after a shorter one."""
+    store = open_store(place)
+    store.put("Rome.", scope=ANN, key="k", valid_from=moment(0))
+    database = store.backend.database
+    with database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE rankbudget_memories DROP COLUMN said_from")
+        connection.exec_driver_sql("UPDATE rankbudget_schema SET version = 2 WHERE part = 'memories'")
+    store = open_store(database.engine)
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(2), valid_to=moment(4))
+    found = [(one.text, one.valid_from, one.valid_to) for one in store.versions("k", scope=ANN)]
+    rome, oslo = ("Rome.", moment(0), moment(2)), ("Oslo.", moment(2), moment(4))
+    assert found == [rome, oslo, ("Rome.", moment(4), None)]
