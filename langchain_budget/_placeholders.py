@@ -1,4 +1,4 @@
-"""What a prompt's form asks of its messages: whole turns where a placeholder shows the newest, systems first."""
+"""What a prompt's form asks of its messages: whole turns at a placeholder of the newest, systems first."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def in_order(model: Any, messages: Sequence[Any]) -> Sequence[Any]:
 
 
 def late_systems(model: Any, messages: Sequence[Any]) -> list[str]:
-    """Returns the warning for a prompt that the client of `model` refuses, and `budget_model` puts in order."""
+    """Returns the warning for a prompt that the client of `model` refuses; `budget_model` reorders it."""
     if hasattr(model, "context_budget") or in_order(model, messages) is messages:
         return []
     name = model_name(model)

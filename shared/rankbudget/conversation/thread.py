@@ -16,7 +16,7 @@ CutMode = Literal["fill", "stable"]
 
 
 def cut_of_request(messages: Sequence[Any], codec: Codec) -> CutMode:
-    """Returns how the messages of a request are cut where no thread is named: a question gets all of the room.
+    """Returns how a request is cut where no thread is named: a question gets all of the room.
 
     While an agent works on it, request after request, the start of what is kept moves rarely.
     """

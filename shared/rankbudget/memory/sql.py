@@ -247,7 +247,7 @@ class SqlBackend:
         return row
 
     def _make_room(self, connection: Connection, row: Any) -> Any:
-        """Returns the row of a changed memory with the period that the other versions of its key leave to it."""
+        """Returns the row of a changed memory with the period that other versions of its key leave it."""
         table, mine = memories(), version_of(row)
         if mine.memory.key is None:
             return row
@@ -330,7 +330,7 @@ class SqlBackend:
             self.vectors.write(connection, seq, text, vector)
 
     def _all_of(self, name: str, scope: Scope) -> ColumnElement[bool]:
-        """Returns which rows have a key or id, or the key and text of that id: one memory may hold in parts."""
+        """Returns which rows have a key or id, or the key and text of that id: a memory may have parts."""
         from sqlalchemy import select
 
         table, own = memories(), memories().alias()

@@ -17,7 +17,7 @@ Period = tuple[float, float]
 
 
 class Version(NamedTuple):
-    """A stored memory, when it holds, and when it was said to begin: earlier, where it goes on after another."""
+    """A stored memory, when it holds, and when it was said to begin: earlier, if it goes on after another."""
 
     memory: Memory
     period: Period
@@ -26,7 +26,7 @@ class Version(NamedTuple):
     """Whether it was put before it was to begin."""
 
     def seen_from(self, now: float) -> Version:
-        """Returns it as a text without a date takes it: what is no plan and begins later was put by a fast clock."""
+        """Returns it as a text without a date takes it: a later one that is no plan is of a fast clock."""
         return self if self.planned else self._replace(said=min(self.said, now))
 
     def says(self, memory: Memory) -> bool:
@@ -74,7 +74,7 @@ def _outside(period: Period, others: Iterable[Period]) -> list[Period]:
 
 
 def stated(memory: Memory, now: datetime) -> Period:
-    """Returns the period that a memory is put for: without a date from now on, or only its end if that is over."""
+    """Returns the period that a memory is put for: without a date from now on, or its end if that is over."""
     ends = seconds(memory.valid_to) if memory.valid_to else math.inf
     return (seconds(memory.valid_from) if memory.valid_from else min(seconds(now), ends)), ends
 
@@ -98,7 +98,7 @@ def same_of(memory: Memory, new: Period, found: Sequence[Version], held: Sequenc
 def said_again(
     same: Version, memory: Memory, new: Period, held: Sequence[Version], now: datetime
 ) -> tuple[Version, Period]:
-    """Returns a memory whose text is put again, and the period it takes: it holds at once where it already does.
+    """Returns a memory whose text is put again, and the period it takes: it holds at once if it already does.
 
     An end that nobody gives now stays, but for one that another version of its key made.
     """
@@ -128,7 +128,7 @@ def _rows(one: Version, periods: Sequence[Period], now: datetime) -> list[Part]:
 
 
 def dated(parts: Sequence[Part]) -> list[tuple[Part, dict[str, Any]]]:
-    """Returns what the rows of one timeline say: the last one is the current one, each other names the next."""
+    """Returns what the rows of one timeline say: the last is the current one, each other names the next."""
     found, following = list[tuple[Part, dict[str, Any]]](), None
     for part in sorted(parts, key=lambda part: part.period[::-1], reverse=True):
         begins, ends = part.period

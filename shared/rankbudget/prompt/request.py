@@ -66,7 +66,7 @@ class PromptRequest:
     profile: RenderingProfile | None = None  # what the provider demands of a conversation
     scorer: Scorer | None = None  # rates segments that have no score of their own
     cut: CutMode | None = "fill"
-    """"fill" keeps as much history as fits; "stable" moves its start rarely; None is what `cut_of_request` says."""
+    """"fill" keeps as much history as fits; "stable" moves its start rarely; None: see `cut_of_request`."""
     query: str | None = None  # what older messages should be relevant to; None keeps by age alone
     min_exchanges: int | None = None  # exchanges that stay if that can be; None asks the budget
     last_turns: int | None = None  # turns of the history that may stay; None asks the budget
