@@ -3,7 +3,8 @@
 `speed`: one search over all vectors in numpy (product and ten best) and `store.fit` of 1,000 tokens take turns on
 the same memories, at growing sizes, in many scopes and in one. CPU time, medians, and the ratio. numpy has one thread:
 several go on spinning after a product, in the time of whoever is next. `recall` is the share of the ten
-nearest memories that the reader may see which `store.search` has among its first ten.
+nearest memories that the reader may see which `store.search` has among its first ten, beside those that alone have
+a rare word of the question.
 
 `locomo`: each turn of a conversation is put as a memory; kept evidence of `store.fit`, and of the same memories
 fitted as a list, at the same costs. The data is read from QUALITY_DIR and not part of this project.
@@ -103,7 +104,8 @@ def speed(size: int, rounds: int, *, one: bool) -> bool:
             for k in random.Random(turn).sample((0, 1), 2):
                 times[k].append(taken(calls[k])[0])
             exact = [texts[visible[i]] for i in bare(vectors[visible], asked)]
-            found = {memory.text for memory in store.search(query, scope=READER, limit=10)}
+            beside = len(store.backend.near(query, READER, 10, NOW).alone)
+            found = {memory.text for memory in store.search(query, scope=READER, limit=10 + beside)}
             hits += sum(text in found for text in exact)
         store.close()
     search, fit = (statistics.median(some) * 1000 for some in times)
@@ -137,7 +139,7 @@ def locomo(questions: int) -> bool:
 
     def from_list(query: str, items: Any, budget: int) -> list[str]:
         _, kept = of(items)
-        fitted = fit_memories(query, kept, Scope(user="ann"), budget, "o200k_base", None, NOW)
+        fitted = fit_memories(query, [kept], Scope(user="ann"), budget, "o200k_base", None, NOW)
         return [segment.text for segment in fitted.segments]
 
     rows = {}

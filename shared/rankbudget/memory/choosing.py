@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import accumulate
+from heapq import nlargest
+from itertools import chain
 from typing import Any
 
 from ..counting import counter_for
@@ -16,22 +17,23 @@ from ..relevance.asking import rated_for
 from ..relevance.corpus import TermIndex
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.lexical import Bm25Scorer
-from ..relevance.memories import OVER_RETRIEVE, MemoryScorer, MemoryWeights
+from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
 from ..segment import Block, Scope, Segment
 from .memory import BlockType, Memory, route_memory_to_block, utc
+from .protocol import Near
+from .shells import Formula, alone_in, in_turn
 
 PREFERENCES = "preferences"
 """The block of what always matters, after the system prompt: preferences, and facts that rarely change."""
-LETTERS = 8
-"""So many characters of memories compete for each token."""
 _WORDS = Bm25Scorer()
 _LEVELS = {"user": 0, "project": 1, "global": 2}
 
 
 def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Memory]:
     """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
-    ratings = MemoryScorer(weights, similarity=_Given(), now=now).score(query, [m.segment() for m in found])
+    formula = Formula(alone_in(found), weights, _Given(), now)
+    ratings = formula.score(query, [m.segment() for m in found])
     order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].text))
     return [found[i] for i in order]
 
@@ -63,62 +65,60 @@ class _Given:
 
 def fit_memories(
     query: str,
-    found: Sequence[Memory],
+    shells: Sequence[Sequence[Memory]],
     scope: Scope,
     max_tokens: int,
     counter: Any,
     weights: MemoryWeights | None,
     now: datetime,
 ) -> FitResult:
-    """Returns the memories that a question needs most, tagged as in a prompt, within `max_tokens`."""
+    """Returns the memories that a question needs most, tagged as in a prompt, within `max_tokens`.
+
+    All of one shell are kept before any of the next one.
+    """
     measured, wrap = counter_for(counter), wrapper_of("memory")
-    block = memory_block(query, found, weights, now, max_tokens)
+    blocks = chain.from_iterable(_blocks(query, shell, weights, now) for shell in shells)
+    block = in_turn(blocks, max_tokens)
     kept, report = fit_one_block(
         block, query, max_tokens, measured, cost=lambda s, text: measured.count(wrap(s, text)), scope=scope
     )
     return FitResult(
         segments=tuple([kept_segment(piece) for piece in kept.pieces]),
         text="".join([wrap(piece.segment, piece.rendition.text) for piece in kept.pieces]).rstrip("\n"),
-        report=report.noting(*stale_ones(found, now)),
+        report=report.noting(*stale_ones(list(chain.from_iterable(shells)), now)),
     )
 
 
-def memory_block(
+def _blocks(
     query: str,
     found: Sequence[Memory],
     weights: MemoryWeights | None,
     now: datetime,
-    room: int | None = None,
-) -> Block:
-    """Returns memories as the block that ranks and packs them; only those that compete for a known `room`."""
-    near = nearness(query, found)
-    if near is None:
-        segments = [memory.segment() for memory in found]
-    else:
-        chosen = range(len(found)) if room is None else _competing(found, near, room)
-        segments = [found[i].segment(score=near[i]) for i in chosen]
-    similarity = None if near is None else _WORDS  # rates sentences
-    strategy = Memories(scorer=MemoryScorer(weights, similarity=similarity, now=now))
-    return Block(name="memory", segments=segments, strategy=strategy)
-
-
-def _competing(found: Sequence[Memory], near: Sequence[float], room: int) -> list[int]:
-    """Returns the nearest memories, which `Memories` packs before all others, until they overflow a room."""
-    order = sorted(range(len(found)), key=lambda i: -near[i])
-    sizes = accumulate(len(found[i].text) for i in order)
-    enough = sum([size < LETTERS * room for size in sizes]) + 1
-    kept = set(order[: max(enough, OVER_RETRIEVE)])
-    return [i for i, memory in enumerate(found) if i in kept or memory.kind == "core"]
+    most: int = OVER_RETRIEVE,
+) -> Iterator[Block]:
+    """Yields the nearest memories as a block that ranks and packs them, then the others."""
+    near, alone = nearness(query, found), alone_in(found)
+    strategy = Memories(scorer=Formula(alone, weights, None if near is None else _WORDS, now))
+    first, others = list(range(len(found))), []
+    if near is not None and len(found) > most:
+        nearest = set(nlargest(most, first, key=near.__getitem__))
+        others = [i for i in first if not (i in nearest or found[i].kind == "core" or found[i].id in alone)]
+        first = sorted(set(first).difference(others))
+    for some in (first, others) if others else (first,):
+        segments = [found[i].segment(score=None if near is None else near[i]) for i in some]
+        yield Block(name="memory", segments=segments, strategy=strategy)
 
 
 def routed(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
     """Returns memories as blocks: those that always matter, and all others, the oldest first."""
-    blocks: dict[str, list[Memory]] = {PREFERENCES: [], "memory": []}
+    blocks = {PREFERENCES: Near(alone=alone_in(found)), "memory": Near(alone=alone_in(found))}
     for memory in sorted(found, key=lambda one: (one.created_at or now, one.text)):
         always = route_memory_to_block(memory) is not BlockType.KNOWLEDGE
         blocks[PREFERENCES if always else "memory"].append(memory)
     return [
-        replace(memory_block(query, held, weights, now), name=name) for name, held in blocks.items() if held
+        replace(next(_blocks(query, held, weights, now, len(held))), name=name)
+        for name, held in blocks.items()
+        if held
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..relevance.words import content_terms
 from ..segment import Scope
 from .memory import Memory
+from .protocol import Near
 from .tables import ALWAYS, memories, memory_of, owned_by, seconds
-from .terms import rows_with_rare_terms, rows_with_terms
+from .terms import Rare, rows_with_rare_terms, rows_with_terms
 from .vector_tables import AT_ONCE
 
 if TYPE_CHECKING:
@@ -42,8 +43,11 @@ def holds_at(now: datetime) -> ColumnElement[bool]:
 
 def near_by_words(
     connection: Connection, query: str, levels: Sequence[Scope], limit: int, now: datetime
-) -> list[Memory]:
-    """Returns for each level the rows with most of the words, then the newest, and all that always matter."""
+) -> Near:
+    """Returns for each level the rows with most of the words, then the newest, and all that always matter.
+
+    Those with rare words are among them, however many others share more of the words.
+    """
     terms, holds = content_terms(query), holds_at(now)
     found: dict[int, Any] = {}
     for level in levels:
@@ -52,13 +56,16 @@ def near_by_words(
         if len(nearest) < limit:
             nearest += _newest(connection, seen, limit)
         found |= {row.seq: row for row in nearest[:limit]}
-    found |= {row.seq: row for row in _always(connection, _any_of(levels) & holds)}
-    return [memory_of(row) for row in found.values()]
+    seen = _any_of(levels) & holds
+    rare = rows_with_rare_terms(connection, terms, seen, limit)
+    found |= _rows(connection, set(rare.rows).difference(found), seen)
+    found |= {row.seq: row for row in _always(connection, seen)}
+    return _near({seq: memory_of(row) for seq, row in found.items()}, rare)
 
 
 def near_by_meaning(
     connection: Connection, query: str, asked: Question, levels: Sequence[Scope], limit: int, now: datetime
-) -> tuple[list[Memory], list[int]]:
+) -> tuple[Near, list[int]]:
     """Returns the nearest rows, some of each level, those with rare words, and all that always matter.
 
     Also returns the numbers of rows that were found by meaning and that the database does not show.
@@ -76,15 +83,27 @@ def near_by_meaning(
             rows |= {row.seq: row for row in _newest(connection, belongs_to(level) & holds, limit)}
     found = own.union(nlargest(limit, hits, key=hits.__getitem__))
     terms = content_terms(query)
-    rare, numbered = rows_with_rare_terms(connection, terms, seen, limit)
-    missing = sorted(found.union(rare).difference(rows))
+    rare = rows_with_rare_terms(connection, terms, seen, limit)
+    rows |= _rows(connection, found.union(rare.rows).difference(rows), seen)
+    hits |= asked.scores(connection, [seq for seq in rows if seq not in hits])
+    if hits:
+        hits |= dict.fromkeys(rare.numbered, max(hits.values()) + _NEARER)  # vectors are blind to numbers
+    shown = {seq: memory_of(rows[seq], hits.get(seq)) for seq in sorted(rows)}
+    return _near(shown, rare), sorted(found - rows.keys())
+
+
+def _near(shown: Mapping[int, Memory], rare: Rare) -> Near:
+    return Near(shown.values(), [shown[seq].id for seq in rare.alone if seq in shown])
+
+
+def _rows(connection: Connection, seqs: Iterable[int], seen: ColumnElement[bool]) -> dict[int, Any]:
+    """Returns those of the rows that are seen, by their number."""
+    rows: dict[int, Any] = {}
+    missing = sorted(seqs)
     for start in range(0, len(missing), AT_ONCE):
         some = memories().c.seq.in_(missing[start : start + AT_ONCE])
         rows |= {row.seq: row for row in connection.execute(memories().select().where(some, seen)).all()}
-    hits |= asked.scores(connection, [seq for seq in rows if seq not in hits])
-    if hits:
-        hits |= dict.fromkeys(numbered, max(hits.values()) + _NEARER)  # vectors are blind to numbers
-    return [memory_of(rows[seq], hits.get(seq)) for seq in sorted(rows)], sorted(found - rows.keys())
+    return rows
 
 
 def _always(connection: Connection, seen: ColumnElement[bool]) -> Sequence[Any]:

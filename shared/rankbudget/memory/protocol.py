@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -26,6 +26,19 @@ class Receipt:
     unreached: tuple[str, ...] = ()
 
 
+class Near(list[Memory]):
+    """Candidates for a question.
+
+    Args:
+        memories: what was found.
+        alone: ids of those that alone have a rare word of the question.
+    """
+
+    def __init__(self, memories: Iterable[Memory] = (), alone: Iterable[str] = ()) -> None:
+        super().__init__(memories)
+        self.alone = frozenset(alone)
+
+
 class MemoryBackend(Protocol):
     """Keeps memories where many threads and processes reach them.
 
@@ -41,7 +54,7 @@ class MemoryBackend(Protocol):
            try at once: one of them succeeds.
         5. `near` returns what its reader may see (`Scope.visible_to`): for each level, the nearest to the
            query by words or meaning, with their similarity as score, and all that always matter: kind "core"
-           or "preference", and static ones.
+           or "preference", and static ones. A `Near` also says which have a rare word alone.
         6. What returned was kept: a process killed after that loses nothing of it, one killed before keeps
            all of it or nothing.
         7. `forget` removes every row of a user or project, in all scopes that name it.

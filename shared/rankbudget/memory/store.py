@@ -20,16 +20,16 @@ from ..errors import (
     named_options,
     shown,
 )
-from ..relevance.asking import queries_of
 from ..relevance.embedding import Embedder, EmbedFunction
 from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
 from ..segment import Block, Scope
-from .choosing import LETTERS, fit_memories, ranked, routed
+from .choosing import fit_memories, ranked, routed
 from .database import WAIT, Database
 from .foreign_vectors import ForeignVectors, VectorIndex
 from .memory import Memory, check_reading, check_scope, check_storable, check_validity, utc
-from .protocol import MemoryBackend, Receipt
+from .protocol import MemoryBackend, Near, Receipt
+from .shells import fills, shells_of
 from .sql import SqlBackend
 from .vectors import vectors_of
 
@@ -242,8 +242,8 @@ class MemoryStore:
         if problems:
             raise BudgetConfigError.of(problems)
         now = self._now()
-        found = self._near(query, scope, max(min(limit, _MOST), OVER_RETRIEVE), now)
-        return ranked(query, found, self.weights, now)[:limit]
+        shells = shells_of(self.backend, query, scope, now, _MOST, lambda found: len(found) >= limit)
+        return [memory for shell in shells for memory in ranked(query, shell, self.weights, now)][:limit]
 
     @named_options
     def fit(self, query: str, *, scope: Scope, max_tokens: int, counter: Any = "o200k_base") -> FitResult:
@@ -264,8 +264,8 @@ class MemoryStore:
         """
         problems: list[str] = []
         most = check_count("max_tokens", max_tokens, problems)
-        found, low = self._candidates(query, scope, problems, most)
-        result = fit_memories(query, found, scope, most, counter, self.weights, self._now())
+        shells, low = self._candidates(query, scope, problems, most)
+        result = fit_memories(query, shells, scope, most, counter, self.weights, self._now())
         return replace(result, report=result.report.noting(*low))
 
     @named_options
@@ -276,8 +276,8 @@ class MemoryStore:
             query: what is asked.
             scope: who reads; the assembler must have the same one.
         """
-        found, _ = self._candidates(query, scope, [])
-        return routed(query, found, self.weights, self._now())
+        shells, _ = self._candidates(query, scope, [])
+        return routed(query, shells[0], self.weights, self._now())
 
     @named_options
     def delete(self, name: str, *, scope: Scope) -> int:
@@ -334,7 +334,7 @@ class MemoryStore:
 
     def _candidates(
         self, query: str, scope: Scope, problems: list[str], room: int = 0
-    ) -> tuple[list[Memory], list[str]]:
+    ) -> tuple[list[Near], list[str]]:
         """Returns what competes for a place, and a warning about what is too little known to do so.
 
         These are more than the usual number where they would not fill a `room` of so many tokens.
@@ -342,22 +342,15 @@ class MemoryStore:
         check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        limit, now = OVER_RETRIEVE, self._now()
-        found = self._near(query, scope, limit, now)
-        while limit < _WIDEST and len(found) >= limit and sum([len(m.text) for m in found]) < LETTERS * room:
-            limit *= 4
-            found = self._near(query, scope, limit, now)
-        known = [m for m in found if m.confidence is None or m.confidence >= self.least_confidence]
-        low = len(found) - len(known)
-        words = f"low confidence: {low} memories are below {self.least_confidence:g} and were left out"
+        shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, fills(room))
+        least = self.least_confidence
+        known = [
+            Near([m for m in found if m.confidence is None or m.confidence >= least], found.alone)
+            for found in shells
+        ]
+        low = sum(map(len, shells)) - sum(map(len, known))
+        words = f"low confidence: {low} memories are below {least:g} and were left out"
         return known, [words] if low else []
-
-    def _near(self, query: str, scope: Scope, limit: int, now: datetime) -> list[Memory]:
-        """Returns the candidates for each of `queries_of`."""
-        asked = [self.backend.near(one, scope, limit, now) for one in queries_of(query)]
-        return (
-            asked[0] if len(asked) == 1 else list({m.id: m for found in asked[::-1] for m in found}.values())
-        )
 
 
 def _backend(database: Database, embed: Any, index: VectorIndex | None) -> SqlBackend:

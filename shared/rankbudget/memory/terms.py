@@ -6,8 +6,9 @@ Both index the stemmed terms of `relevance.words`, so that every language is rea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .tables import memories
 
@@ -18,6 +19,10 @@ _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
 _NAMED = 10
 """Memories that a number is in at most to say which are meant."""
+_ALONE = 5
+"""Memories at most that are said to have a rare term alone."""
+_QUOTA = 10
+"""Each rare term brings at least a tenth of the candidates by words, the rarest first."""
 _RARE = 500
 """Memories that the rarest terms of a question may be in, all together, beside a search by meaning."""
 _LONGEST = 64
@@ -61,34 +66,73 @@ def rows_with_terms(
     found = _looked_for(terms)
     if not found:
         return []
-    chosen = _with_any(connection, found, [memories()]).where(wanted)
+    chosen = _with_any(connection, found).where(wanted)
     return connection.execute(chosen.limit(limit)).all()
+
+
+class Rare(NamedTuple):
+    """Numbers of rows with rare terms: all, those with a number, and those that alone have a term."""
+
+    rows: Sequence[int] = ()
+    numbered: Sequence[int] = ()
+    alone: Sequence[int] = ()
 
 
 def rows_with_rare_terms(
     connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
-) -> tuple[Sequence[int], Sequence[int]]:
-    """Returns the numbers of rows with one of the rarest terms, the best first, and of those with a number.
+) -> Rare:
+    """Returns rows with the rarest terms, so that each of these brings some, and the best of all.
 
     What most memories have in common, a search by meaning finds. So the rarest terms count that together are
     in at most five hundred memories. Vectors are blind to numbers: one that few of many memories have says
-    which of them are meant.
+    which of them are meant, and so does a word that only one of those that are `wanted` has.
     """
-    rare: list[str] = []
-    numbers: list[str] = []
+    few = _few(connection)
+    rare: dict[str, bool] = {}
     rows = 0
     for count, term in sorted(_holders(connection, _looked_for(terms))):
         rows += count
         if rows > _RARE:
             break
-        rare.append(term)
-        if any(map(str.isdigit, term)) and count <= _few(connection):
-            numbers.append(term)
-    found = []
-    for some in (rare, numbers):
-        chosen = _with_any(connection, some, [memories().c.seq]).where(wanted).limit(limit) if some else None
-        found.append([] if chosen is None else connection.execute(chosen).scalars().all())
-    return found[0], found[1]
+        rare[term] = any(map(str.isdigit, term)) and count <= few
+    held = _rows_by_term(connection, list(rare), wanted)
+    worth: dict[int, float] = {}
+    for some in held.values():
+        for seq in some:
+            worth[seq] = worth.get(seq, 0.0) + 1 / len(some)
+    best = sorted(worth, key=lambda seq: (-worth[seq], -seq))
+    rank = {seq: place for place, seq in enumerate(best)}
+    numbered = {seq for term, some in held.items() if rare[term] for seq in some}
+    alone = {some[0] for some in held.values() if len(some) == 1 and few}
+    quota = max(1, limit // _QUOTA)
+    brought = [
+        seq for some in sorted(held.values(), key=len) for seq in nsmallest(quota, some, key=rank.__getitem__)
+    ]
+    numbers = nsmallest(limit, numbered, key=rank.__getitem__)
+    chosen = list(dict.fromkeys([*brought, *best]))[:limit]
+    return Rare([*chosen, *numbers], numbers, nsmallest(_ALONE, alone, key=rank.__getitem__))
+
+
+def _rows_by_term(
+    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool]
+) -> dict[str, list[int]]:
+    """Returns the numbers of the wanted rows with each term, for terms that few rows have."""
+    from sqlalchemy import column, select, text
+
+    if not terms:
+        return {}
+    find = "SELECT {n} AS place, seq FROM rankbudget_memory_terms WHERE terms @@ CAST(:t{n} AS tsquery)"
+    if connection.dialect.name == "sqlite":
+        find = "SELECT {n} AS place, rowid AS seq FROM rankbudget_memory_terms WHERE terms MATCH :t{n}"
+    quote = '"' if connection.dialect.name == "sqlite" else "'"  # a term has letters and digits only
+    each = text(" UNION ALL ".join([find.replace("{n}", str(n)) for n in range(len(terms))]))
+    each = each.bindparams(**{f"t{n}": f"{quote}{term}{quote}" for n, term in enumerate(terms)})
+    pairs = each.columns(column("place"), column("seq")).subquery("held")
+    found = select(pairs.c.place, pairs.c.seq).join(memories(), memories().c.seq == pairs.c.seq)
+    held: dict[str, list[int]] = {}
+    for place, seq in connection.execute(found.where(wanted)):
+        held.setdefault(terms[place], []).append(seq)
+    return held
 
 
 def _looked_for(terms: Sequence[str]) -> list[str]:
@@ -120,7 +164,7 @@ def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, st
     return [(number, term) for number, term in counts if number]
 
 
-def _with_any(connection: Connection, terms: Sequence[str], columns: Sequence[Any]) -> Select[Any]:
+def _with_any(connection: Connection, terms: Sequence[str]) -> Select[Any]:
     """Returns the statement that finds rows with any of the terms, the best first."""
     from sqlalchemy import column, func, literal_column, select, table, text
 
@@ -129,10 +173,10 @@ def _with_any(connection: Connection, terms: Sequence[str], columns: Sequence[An
     if connection.dialect.name == "sqlite":
         any_term = " OR ".join(f'"{term}"' for term in terms)  # a term has letters and digits only
         matches = text("rankbudget_memory_terms MATCH :any_term").bindparams(any_term=any_term)
-        chosen = select(*columns).join_from(rows, index, index.c.rowid == rows.c.seq).where(matches)
+        chosen = select(rows).join_from(rows, index, index.c.rowid == rows.c.seq).where(matches)
         return chosen.order_by(literal_column("bm25(rankbudget_memory_terms)"), rows.c.seq.desc())
     any_term = " | ".join(f"'{term}'" for term in terms)
     query = text("CAST(:any_term AS tsquery)").bindparams(any_term=any_term)
-    chosen = select(*columns).join_from(rows, index, index.c.seq == rows.c.seq)
+    chosen = select(rows).join_from(rows, index, index.c.seq == rows.c.seq)
     chosen = chosen.where(index.c.terms.op("@@")(query))
     return chosen.order_by(func.ts_rank(index.c.terms, query).desc(), rows.c.seq.desc())

@@ -1,0 +1,136 @@
+"""Which memories compete, and in which order: what alone has a rare word, and the same order at every budget."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rankbudget import Scope
+from rankbudget.memory import Memory, MemoryStore
+from rankbudget.memory.tables import memories, row_of
+from rankbudget.memory.terms import add_terms
+from rankbudget.relevance.words import content_terms
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+THINGS = (
+    "invoice customer parcel refund server budget travel meeting contract printer garden holiday dentist "
+    "school train flight hotel kitchen window letter"
+).split()
+PEOPLE = ("Kim", "Bo", "Di", "Ed", "Lu")
+KINDS = ("fact", "explicit", "experience", "core")
+CUTS = (60, 100, 150, 300, 400, 600, 900, 1500, 2500)
+LIMITS = (1, 3, 10, 50, 60, 120, 250)
+_readers = itertools.count()
+drawn = settings(
+    max_examples=min(20, settings.default.max_examples),  # each stores hundreds of memories
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
+
+
+def alike(draw: random.Random, number: int) -> list[str]:
+    """Notes of one kind: the same words but for a number and a name."""
+    first, second, third, fourth = draw.sample(THINGS, 4)
+    return [
+        f"The {first} {draw.randint(1000, 9999)} of the {second} is late, {draw.choice(PEOPLE)} promised "
+        f"a {third} and a {fourth}."
+        for _ in range(number)
+    ]
+
+
+def unlike(draw: random.Random, number: int) -> list[str]:
+    """Notes of one to four sentences about anything."""
+    return [
+        " ".join(
+            f"{draw.choice(PEOPLE)} saw the {draw.choice(THINGS)} and the {draw.choice(THINGS)} {i}."
+            for _ in range(draw.choice((1, 1, 2, 4)))
+        )
+        for i in range(number)
+    ]
+
+
+def put_all(store: MemoryStore, found: Sequence[Memory]) -> None:
+    """Stores memories in one transaction: hundreds of commits would wait for the disk."""
+    with store.backend.database.write() as connection:
+        for memory in found:
+            stored = row_of(memory) | {"id": f"{next(_readers):032}"}
+            row = connection.execute(memories().insert().values(stored).returning(memories().c.seq))
+            add_terms(connection, row.scalar_one(), content_terms(memory.text))
+    store.embed_missing()
+
+
+def memory(text: str, scope: Scope, **fields: Any) -> Memory:
+    return Memory(
+        **{"text": text, "scope": scope, "created_at": NOW, "valid_from": NOW, "version": 1, **fields}
+    )
+
+
+@pytest.fixture(params=["meaning", "words", "postgres"])
+def filled(request, open_store) -> MemoryStore:
+    """A store in each kind of database that finds by meaning or by words, on a clock that stands still."""
+    place = request.getfixturevalue("postgres") if request.param == "postgres" else ":memory:"
+    return open_store(place, embed=False if request.param == "words" else None, clock=lambda: NOW)
+
+
+@drawn
+@given(
+    seed=st.integers(0, 10**9),
+    name=st.sampled_from(["Kowalski", "INV4711", "4711", "Zürich", "stapler"]),
+    notes=st.integers(10, 120),
+    where=st.sampled_from(["first", "between", "last"]),
+    days=st.sampled_from([0, 400]),
+)
+def test_what_alone_has_the_rarest_word_is_kept(filled, seed, name, notes, where, days) -> None:
+    """Among hundreds of others, however old it is and many notes share more of the question's words."""
+    draw = random.Random(seed)
+    ann = Scope(user=f"u{next(_readers)}")
+    others = [*alike(draw, notes), *unlike(draw, 250 - notes)]
+    draw.shuffle(others)
+    answer = f"{name} moved to the third floor, next to the disk room."
+    texts = list(dict.fromkeys(others))
+    long_ago = NOW - timedelta(days=days)
+    put_all(
+        filled,
+        [memory(answer, ann, created_at=long_ago, valid_from=long_ago), *[memory(t, ann) for t in texts]],
+    )
+    said = [f"{alike(draw, 1)[0]}", f"Again: {draw.choice(others)}"]
+    said.insert({"first": 0, "between": 1, "last": 2}[where], f"And where is {name} now?")
+    question = " ".join(said)
+    assert answer in [found.text for found in filled.search(question, scope=ann, limit=10)]
+    for room in (250, 900):
+        assert answer in [kept.text for kept in filled.fit(question, scope=ann, max_tokens=room).segments]
+
+
+@drawn
+@given(seed=st.integers(0, 10**9), notes=st.integers(0, 120), others=st.integers(1, 200))
+def test_a_larger_budget_keeps_no_less(filled, seed, notes, others) -> None:
+    """What is kept at some tokens is kept, or more of it, at more; a longer search begins with a shorter one."""
+    draw = random.Random(seed)
+    ann = Scope(user=f"u{next(_readers)}")
+    texts = dict.fromkeys([*alike(draw, notes), *unlike(draw, others)])
+    found = [
+        memory(
+            text,
+            ann,
+            kind=draw.choice(KINDS) if draw.random() < 0.3 else "fact",
+            priority=draw.choice((None, None, 20, 90)),
+            created_at=NOW - timedelta(days=draw.randint(0, 90)),
+        )
+        for text in texts
+    ]
+    put_all(filled, found)
+    question = f"{draw.choice(list(texts))} What of the {' and the '.join(draw.sample(THINGS, 2))} of Kim?"
+    before: dict[str, int] = {}
+    for tokens in CUTS:
+        kept = {s.id: len(s.text) for s in filled.fit(question, scope=ann, max_tokens=tokens).segments}
+        assert {name: size for name, size in before.items() if kept.get(name, 0) < size} == {}
+        before = kept
+    searches = [[m.id for m in filled.search(question, scope=ann, limit=limit)] for limit in LIMITS]
+    for shorter, longer in itertools.pairwise(searches):
+        assert longer[: len(shorter)] == shorter
