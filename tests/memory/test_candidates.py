@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -134,3 +135,23 @@ def test_a_larger_budget_keeps_no_less(filled, seed, notes, others) -> None:
     searches = [[m.id for m in filled.search(question, scope=ann, limit=limit)] for limit in LIMITS]
     for shorter, longer in itertools.pairwise(searches):
         assert longer[: len(shorter)] == shorter
+
+
+def test_a_report_tells_what_brings_a_farther_memory_back(filled) -> None:
+    """The number of tokens that it says keeps the memory, and one token less does not, in every shell."""
+    draw = random.Random(5)
+    ann = Scope(user="ann")
+    put_all(filled, [memory(text, ann) for text in dict.fromkeys([*alike(draw, 60), *unlike(draw, 90)])])
+
+    def fitted(tokens: int) -> Any:
+        return filled.fit("Is the parcel for Kim late again?", scope=ann, max_tokens=tokens)
+
+    report = fitted(2200).report
+    dropped = [decision.segment_id for decision in report.decisions if decision.action == "trimmed"]
+    assert len(report.decisions) > 100
+    for name in dropped[::9]:
+        more = re.search(r"([\d,]+) more tokens? for the prompt would", report.explain(name))
+        assert more is not None
+        enough = 2200 + int(more[1].replace(",", ""))
+        assert name in {s.id for s in fitted(enough).segments}
+        assert name not in {s.id for s in fitted(enough - 1).segments}

@@ -87,14 +87,13 @@ def rows_with_rare_terms(
     in at most five hundred memories. Vectors are blind to numbers: one that few of many memories have says
     which of them are meant, and so does a word that only one of those that are `wanted` has.
     """
-    few = _few(connection)
-    rare: dict[str, bool] = {}
+    rare: dict[str, int] = {}
     rows = 0
     for count, term in sorted(_holders(connection, _looked_for(terms))):
         rows += count
         if rows > _RARE:
             break
-        rare[term] = any(map(str.isdigit, term)) and count <= few
+        rare[term] = count
     held = _rows_by_term(connection, list(rare), wanted)
     worth: dict[int, float] = {}
     for some in held.values():
@@ -102,15 +101,17 @@ def rows_with_rare_terms(
             worth[seq] = worth.get(seq, 0.0) + 1 / len(some)
     best = sorted(worth, key=lambda seq: (-worth[seq], -seq))
     rank = {seq: place for place, seq in enumerate(best)}
-    numbered = {seq for term, some in held.items() if rare[term] for seq in some}
-    alone = {some[0] for some in held.values() if len(some) == 1 and few}
+    numbers = [term for term in held if any(map(str.isdigit, term))]
+    alone = {some[0] for some in held.values() if len(some) == 1}
+    few = _few(connection) if numbers or alone else 0
+    named = {seq for term in numbers if rare[term] <= few for seq in held[term]}
     quota = max(1, limit // _QUOTA)
     brought = [
         seq for some in sorted(held.values(), key=len) for seq in nsmallest(quota, some, key=rank.__getitem__)
     ]
-    numbers = nsmallest(limit, numbered, key=rank.__getitem__)
+    numbered = nsmallest(limit, named, key=rank.__getitem__)
     chosen = list(dict.fromkeys([*brought, *best]))[:limit]
-    return Rare([*chosen, *numbers], numbers, nsmallest(_ALONE, alone, key=rank.__getitem__))
+    return Rare([*chosen, *numbered], numbered, nsmallest(_ALONE if few else 0, alone, key=rank.__getitem__))
 
 
 def _rows_by_term(
