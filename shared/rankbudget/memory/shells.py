@@ -19,7 +19,7 @@ from .memory import Memory, utc
 from .protocol import MemoryBackend, Near
 
 _LETTERS, _TAGS = 8, 3
-"""Characters of a token, and tokens of the tags around a memory, that are surely more and fewer than they are."""
+"""Characters of a token, and tokens of tags around a memory: surely more, and fewer, than they are."""
 _WIDER = 4
 """Each search has so many times the candidates of the one before."""
 _BETTER, _AHEAD = 2, 1e-9
