@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.messages.utils import count_tokens_approximately
 
 from rankbudget import FitResult, TokenBudget, counter_for, fit_messages
-from rankbudget.adapters import PINNED_ROLES, CodecMeasure, Measure, Timeline, block_text, replace_text
-from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError, too_large
+from rankbudget.adapters import CodecMeasure, Measure, Timeline, block_text, replace_text
+from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
 
 from ._codec import CODEC
 from ._convert import as_messages
@@ -102,21 +102,7 @@ class _Trim:
         while end_on and kept and not _may_end(kept[-1], end_on):
             count -= 1
             kept = first(count)
-        if not _asks(kept):
-            self._refuse_nothing(given, units, end_on)
         return kept
-
-    def _refuse_nothing(self, given: list[BaseMessage], units: list[Sequence[int]], end_on: Kinds) -> None:
-        """Raises BudgetExceededError where a larger limit gives the least request; else there is none."""
-        asked = not _asks(given)
-        for count, unit in enumerate(units, start=1):
-            asked = asked or _asks([given[unit[0]]])
-            if asked and (not end_on or _may_end(given[unit[-1]], end_on)):
-                least = [given[i] for i in sorted(i for one in units[:count] for i in one)]
-                needed = self.measure.total(least)
-                if needed > self.limit:
-                    raise too_large({"history": needed}, self.limit, "Raise the limit, or shorten its texts.")
-                return
 
     def newest(self, given: list[BaseMessage]) -> list[BaseMessage]:
         """Returns the newest messages that fit, the user's message at the edge cut to what is left for it."""
@@ -213,11 +199,6 @@ def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) 
     )
     first = next((i for i, is_first in enumerate(opens) if is_first), len(kept))
     return [m for i, m in enumerate(kept) if i >= first or stays[i]]
-
-
-def _asks(messages: Sequence[BaseMessage]) -> bool:
-    """Tells whether there is more than system messages, which no model answers."""
-    return not frozenset(PINNED_ROLES).issuperset(map(CODEC.role, messages))
 
 
 def _may_end(message: BaseMessage, kinds: Any) -> bool:

@@ -60,7 +60,7 @@ def trim_messages(
     Raises:
         BudgetConfigError: an option is wrong.
         BudgetError: a ValueError; the limit cannot hold the system messages, the current question and
-            unanswered tool results with their call, or with "first" the first question.
+            unanswered tool results with their call.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage, SystemMessage

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_budget import trim_messages
 from rankbudget.errors import BudgetExceededError
-from tests.drawing import draws
 
 
 def step(argument: str, result: str) -> list[Any]:
@@ -70,38 +67,3 @@ def test_an_end_on_the_models_message_is_no_unanswered_call(strategy: str) -> No
             [*thread, *more], max_tokens=9, token_counter=len, strategy=strategy, end_on="ai"
         )
         assert [m.content for m in kept] == ["one", "two"]
-
-
-def words(messages: list[Any]) -> int:
-    """Counts as a user's counter does."""
-    return sum(len(message.content.split()) for message in messages)
-
-
-@draws()
-@given(
-    sizes=st.lists(st.sampled_from([1, 5, 50]), min_size=1, max_size=9),
-    systems=st.integers(0, 2),
-    limit=st.sampled_from([3, 20, 60, 200]),
-    options=st.fixed_dictionaries(
-        {"strategy": st.sampled_from(["last", "first"])},
-        optional={"allow_partial": st.booleans(), "end_on": st.sampled_from(["human", "ai"])},
-    ),
-)
-def test_an_empty_request_never_leaves(
-    sizes: list[int], systems: int, limit: int, options: dict[str, Any]
-) -> None:
-    """What is returned holds a message to answer; where the limit has no room for one, BudgetExceededError says so."""
-    kinds = [HumanMessage, AIMessage] * len(sizes)
-    said: list[Any] = [kind("word " * size) for kind, size in zip(kinds, sizes, strict=False)]
-    given = [*(SystemMessage("Be brief.") for _ in range(systems)), *said]
-    ends = [m for m in said if m.type == options.get("end_on", m.type)]
-    kept, needed = None, 0
-    try:
-        kept = trim_messages(given, max_tokens=limit, token_counter=words, **options)
-    except BudgetExceededError as error:
-        needed = error.needed
-    if kept is None:
-        assert limit < needed <= words(given)
-    else:
-        assert words(kept) <= limit
-        assert bool(ends) == any(message.type != "system" for message in kept)
