@@ -52,7 +52,7 @@ def pre_model_hook(
         budget: the limits.
         prompt: the system prompt the agent adds later; it is counted.
         tools: what is bound to the model; None takes what `model` itself has bound.
-        into: "llm_input_messages" leaves the state whole; "messages" replaces the state's messages.
+        into: "llm_input_messages" leaves the state whole; "messages" replaces the state's messages, too.
         keep: for how many threads the cut is remembered; the one not used for longest is forgotten.
         limits: model, max_tokens, context_window, counter, summarizer and summary_timeout, as in
             `BudgetTrimmer`; a summarizer needs a `thread_id` in the config.
@@ -79,9 +79,11 @@ def pre_model_hook(
         found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
         messages = found if isinstance(found, list) else as_messages(found)
         kept, plan = yield from agent.steps(messages, system=system, tools=tools, thread=thread_id(config))
+        # LangGraph's agent prefers this key, and keeps it: without it an older request would be sent again.
+        sent: dict[str, Any] = {"llm_input_messages": kept}
         if into == "llm_input_messages" or plan.unsummarized:  # what is in no summary stays
-            return {"llm_input_messages": kept}
-        return {into: [RemoveMessage(id=_REMOVE_ALL), *kept]}
+            return sent
+        return {**sent, into: [RemoveMessage(id=_REMOVE_ALL), *kept]}
 
     made = RunnableLambda(hook, awaiting(hook), name="pre_model_hook")
     made.forget = agent.forget  # type: ignore[attr-defined]  # an object has attributes

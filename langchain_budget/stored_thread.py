@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.runnables import ensure_config
 from typing_extensions import NotRequired, Unpack, override
 
 from rankbudget import Scope, TokenBudget
@@ -19,7 +20,7 @@ from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
 from .message_history import BudgetMessageHistory, Store
-from .stored_history import FORM, NamedMessageHistory
+from .stored_history import NamedMessageHistory
 
 require("langchain.agents.middleware", needed_by="StoredThreadMiddleware")
 from langchain.agents.middleware import AgentMiddleware, AgentState  # noqa: E402 - as above
@@ -27,6 +28,8 @@ from langchain.agents.middleware.types import PrivateStateAttr  # noqa: E402 - t
 from langgraph.graph.message import REMOVE_ALL_MESSAGES  # noqa: E402 - comes with langchain
 
 _LOADED = "rankbudget-stored-"
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Where LangGraph holds the checkpointer of a run."""
 _SUMMARIES = ("summary", "summarization")
 """How our summaries and those of LangChain's middleware are marked."""
 
@@ -36,23 +39,16 @@ class ThreadState(AgentState[Any]):
 
     stored_ids: NotRequired[Annotated[list[str], PrivateStateAttr]]
     said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
-    left: NotRequired[Annotated[list[str], PrivateStateAttr]]
-    """The ids of what the last run left in the state."""
-    cut: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
-    """Of these, the shortened ones with their digests: another digest is an edit."""
-    gone: NotRequired[Annotated[list[str], PrivateStateAttr]]
-    """The ids of stored messages that are not of this branch of the conversation."""
 
 
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     """Begins each run with what fits of a stored conversation, and stores what the run added.
 
-    The run's `thread_id` names the conversation; no checkpointer is needed. With one, a fork and a message
-    removed from the state count: what the branch of the state does not have is not sent, and stays stored;
-    older history comes from the store. A message edited under its id replaces the stored one when the next
-    run begins. Put this middleware first: it then stores what others remove from the state, and no summary
-    that they write. A run that fails stores nothing of its own; beside a checkpointer the next run stores
-    what it left.
+    The run's `thread_id` names the conversation. It is for agents without a checkpointer, which would keep
+    the same conversation a second time. A client may send messages again: what is stored under their ids is
+    known, what was edited replaces the stored one, and what is stored behind the last of them is not sent.
+    Put this middleware first: it then stores what others remove from the state, and no summary that they
+    write. A run that fails stores nothing.
 
     Args:
         store: the `HistoryStore`.
@@ -108,20 +104,26 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
                 "invoke."
             )
             raise BudgetConfigError(msg)
+        if ensure_config().get("configurable", {}).get(_CHECKPOINTER) is not None:
+            msg = (
+                "StoredThreadMiddleware must run without a checkpointer (got one): both keep the "
+                "conversation, and an edit in one would not be in the other. Leave out either of them."
+            )
+            raise BudgetConfigError(msg)
         return (self.scope(runtime) if callable(self.scope) else self.scope), str(name)
 
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         scope, name = self._of(runtime)
         asked, gone = self._compared(scope, name, state)
-        return _begun(self._fitted(scope, name, gone).messages, asked, gone)
+        return _begun(self._fitted(scope, name, gone).messages, asked)
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         scope, name = self._of(runtime)
         asked, gone = await asyncio.to_thread(self._compared, scope, name, state)
         branch = await asyncio.to_thread(self._fitted, scope, name, gone)
-        return _begun(await branch.aget_messages(), asked, gone)
+        return _begun(await branch.aget_messages(), asked)
 
     @override
     def before_model(self, state: ThreadState, runtime: Any) -> dict[str, Any] | None:
@@ -130,81 +132,47 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         return None if list(map(id, said)) == list(map(id, state.get("said", ()))) else {"said": said}
 
     @override
-    def after_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
+    def after_agent(self, state: ThreadState, runtime: Any) -> None:
         self._history(*self._of(runtime)).add_messages(_said(state))
-        return _ended(state)
 
     @override
-    async def aafter_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
+    async def aafter_agent(self, state: ThreadState, runtime: Any) -> None:
         await asyncio.to_thread(self._history(*self._of(runtime)).add_messages, _said(state))
-        return _ended(state)
 
     def _compared(
         self, scope: Scope, name: str, state: ThreadState
     ) -> tuple[list[BaseMessage], frozenset[str]]:
-        """Returns what is asked, and which stored messages are not loaded; stores what the state has edited.
+        """Returns what is asked, and which stored messages are not loaded; stores what the client has edited.
 
-        Asked is what is not stored, and a question that is asked again with what follows it. Not of this
-        branch is what was taken out of the state since the last run, and what is stored behind the end of
-        that run: a fork goes on before it. Older messages are missing in the state because they were cut, or
-        stored by others.
+        Asked is what is not stored, and a question that is asked again with what follows it. What is stored
+        behind the last message that is sent again is not loaded: the client goes on before it.
         """
         thread = NamedMessageHistory(self.store, name, scope=scope).thread
-        if edited := thread.changed(_whole(state)):
+        if edited := thread.changed([m for m in state["messages"] if not _is_shortened(m)]):
             thread.append(edited)
         here = {str(message.id) for message in state["messages"]}
-        known, left = thread.stored(here), state.get("left", ())
-        before = thread.stored({*left, *state.get("gone", ())})
-        ends, gone = before.intersection(left) or known, before - here
+        known = thread.stored(here)
+        gone: set[str] = set()
         for message in reversed(thread.conversation()):
-            if not ends or message.id in ends:
+            if not known or message.id in known:
                 break
-            gone |= {message.id} - here
+            gone.add(message.id)
         again = known & {str(message.id) for message in _newest_turn(state["messages"])}
         asked = [message for message in thread.conversation() if message.id in again] if again else []
         asked += [message for message in _said(state) if message.id not in known]
         return asked, frozenset(gone | again)
 
 
-def _begun(
-    stored: Sequence[BaseMessage], asked: Sequence[BaseMessage], gone: frozenset[str]
-) -> dict[str, Any]:
+def _begun(stored: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> dict[str, Any]:
     """Returns a state with the stored messages first."""
     for number, message in enumerate(stored):
         message.id = message.id or f"{_LOADED}{number}"
     messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stored, *asked]
-    loaded = [str(message.id) for message in stored]
-    kept_out = sorted(gone - {message.id for message in asked})
-    begun = {"stored_ids": loaded, "said": [*asked], "left": [], "cut": {}, "gone": kept_out}
-    return {"messages": messages, **begun}
-
-
-def _ended(state: ThreadState) -> dict[str, Any]:
-    """Returns what a finished run adds to the state: what it holds now, nothing of it is unstored."""
-    messages = state["messages"]
-    cut = {str(message.id): _digest(message) for message in messages if _is_shortened(message)}
-    return {"said": [], "left": [str(message.id) for message in messages], "cut": cut}
-
-
-def _whole(state: ThreadState) -> list[BaseMessage]:
-    """Returns the state's messages without those shortened for a prompt, unless edited since the last run."""
-    cut = state.get("cut", {})
-    found: list[BaseMessage] = []
-    for message in state["messages"]:
-        if not _is_shortened(message):
-            found.append(message)
-        elif cut.get(str(message.id), digest := _digest(message)) != digest:
-            kept = {key: held for key, held in message.additional_kwargs.items() if key != MARK}
-            found.append(message.model_copy(update={"additional_kwargs": kept}))
-    return found
+    return {"messages": messages, "stored_ids": [str(message.id) for message in stored], "said": [*asked]}
 
 
 def _is_shortened(message: BaseMessage) -> bool:
     return message.additional_kwargs.get(MARK) == EDITED
-
-
-def _digest(message: BaseMessage) -> str:
-    return str(FORM.row(message)["digest"])
 
 
 def _newest_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:

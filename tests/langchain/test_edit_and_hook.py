@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ContextEditingMiddleware
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_budget import BudgetContextEdit, pre_model_hook
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing.server import StrictModelServer
 from tests.langchain.test_middleware import chat, look, model, server
+from tests.memory.test_stored_threads import Scripted
 
 __all__ = ["server"]
 
@@ -46,3 +49,29 @@ def test_the_hook_fits_a_graphs_prompt(server: StrictModelServer) -> None:
         assert len(state["messages"]) <= expected
         assert (len(state["messages"]) == 122) == (into == "llm_input_messages")
     assert [r.problems for r in server.refused] == []
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+@pytest.mark.parametrize("into", ["llm_input_messages", "messages"])
+@pytest.mark.parametrize("options", [{}, {"summarizer": lambda text, most: "Short."}], ids=["cut", "summary"])
+def test_each_question_of_a_thread_is_sent(into: Any, options: dict[str, Any]) -> None:
+    """Whatever the hook wrote before, also after a long result was shortened, a request ends on what is asked now."""
+    from langgraph.prebuilt import create_react_agent
+
+    @tool
+    def read(name: str) -> str:
+        """Reads a page."""
+        return "\n".join(f"row {n} of {name} is {7 * n}" for n in range(200))
+
+    hook = pre_model_hook(max_tokens=600, counter="o200k_base", tools=[read], into=into, **options)
+    made = Scripted(script=[], seen=[])
+    agent = create_react_agent(made, [read], pre_model_hook=hook, checkpointer=InMemorySaver())
+    for turn in range(8):
+        call = {"name": "read", "args": {"name": "x"}, "id": f"c{turn}"}
+        steps = [AIMessage("", tool_calls=[call])] if turn % 3 == 1 else []
+        made.script[:] = [*steps, AIMessage(f"answer {turn}")]
+        asked: Any = {"messages": [HumanMessage(f"question {turn}")]}
+        agent.invoke(asked, {"configurable": {"thread_id": "t"}})
+        for request in made.seen:
+            assert [m.text for m in request if m.type == "human"][-1] == f"question {turn}"
+        made.seen.clear()

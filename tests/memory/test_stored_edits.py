@@ -1,4 +1,4 @@
-"""`StoredThreadMiddleware` beside a checkpointer: what was edited in the state is what is sent and stored."""
+"""`StoredThreadMiddleware` and clients that send messages again: what they edited is what is sent and stored."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
-    RemoveMessage,
     ToolMessage,
     convert_to_messages,
 )
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_budget import BudgetMiddleware, StoredMessageHistory, StoredThreadMiddleware
 from langchain_budget.stored_history import FORM
@@ -90,48 +88,8 @@ def edited(message: BaseMessage, how: int, text: str) -> BaseMessage:
     return EDITS[how % len(EDITS)](message, text)
 
 
-class Edited:
-    """An agent whose users edit messages of its state, at its end or in an older checkpoint."""
-
-    def __init__(self, stored: StoredThreadMiddleware, others: list[Any], *, asynchronous: bool) -> None:
-        self.model = Scripted(script=[], seen=[])
-        saver = InMemorySaver()
-        self.agent = create_agent(self.model, [look_up], middleware=[stored, *others], checkpointer=saver)
-        self.asynchronous = asynchronous
-        self.ends: list[Any] = []
-
-    def asks(self, turn: int, config: Any, *, fails: bool) -> None:
-        """Runs a turn, each message of which has a secret of its own."""
-        call = {"name": "look_up", "args": {"name": f"secret-{turn}.1"}, "id": f"c{turn}"}
-        answer = OSError() if fails else AIMessage(f"secret-{turn}.2", id=f"a{turn}")
-        self.model.script[:] = [AIMessage("", tool_calls=[call]), answer]
-        self.model.seen.clear()
-        asked: Any = {
-            "messages": [HumanMessage(f"asks secret-{turn}.0", id=f"q{turn}", name=f"secret-{turn}.0n")]
-        }
-        try:
-            asyncio.run(self.agent.ainvoke(asked, config)) if self.asynchronous else self.agent.invoke(
-                asked, config
-            )
-        except OSError:
-            return
-        self.ends.append(self.agent.get_state(THREAD).config)
-
-    def changes(self, config: Any, place: int, how: int, text: str) -> tuple[Any, set[str], str]:
-        """Edits a message of a state; returns where to go on, what must not come back, and the message's id."""
-        state = self.agent.get_state(config).values["messages"]
-        said = [m for m in state if secrets(m) and m.additional_kwargs.get("lc_source") != "summary"]
-        old = said[place % len(said)]
-        new = edited(old, how, text)
-        config = self.agent.update_state(config, {"messages": [new]})
-        return config, secrets(old) - secrets(new), str(old.id)
-
-
 OPERATIONS = st.tuples(
-    st.sampled_from(["ask", "edit", "edit", "fork and edit"]),
-    st.integers(0, 9),
-    st.integers(0, 2),
-    st.booleans(),
+    st.sampled_from(["ask", "edit", "edit"]), st.integers(0, 9), st.integers(0, 2), st.booleans()
 )
 
 
@@ -150,33 +108,38 @@ def test_what_was_edited_never_comes_back(
     summarizes: bool,
     asynchronous: bool,
 ) -> None:
-    """Whatever is edited, where and how: the old words are not sent, in no summary, state or stored message."""
-    store = HistoryStore(":memory:")
+    """Whatever a client edits in what it sends again, where and how: the old words are not sent, in no summary, stored nowhere."""
+    store, model = HistoryStore(":memory:"), Scripted(script=[], seen=[])
     options: dict[str, Any] = {"summarizer": summarized} if summarizes else {}
     stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=limit, counter=WordCounter(), **options)
-    agent = Edited(stored, OTHERS[other](), asynchronous=asynchronous)
+    agent = create_agent(model, [look_up], middleware=[stored, *OTHERS[other]()])
     old: dict[str, set[str]] = {}
-    agent.asks(0, THREAD, fails=False)
-    for turn, (operation, which, how, fails) in enumerate(operations, start=1):
-        config: Any = THREAD
-        if operation != "ask":
-            forks = operation == "fork and edit" and not old  # an older state may have the old words
-            base = agent.ends[which % len(agent.ends)] if forks else THREAD
-            config, gone, name = agent.changes(base, which, how, f"edited {turn}")
-            old[name] = old.get(name, set()) | gone
-        runs = config if operation == "fork and edit" else THREAD
-        agent.asks(turn, runs, fails=fails)
+    for turn, (operation, place, how, fails) in enumerate(operations):
         whole = StoredMessageHistory(store, "t", scope=ANN).messages
-        state = agent.agent.get_state(THREAD).values["messages"]
-        assert fails or operation == "ask" or f"edited {turn}" in repr(whole)
-        for place in (*agent.model.seen, state, whole):
-            assert not secrets(place) & set().union(*old.values())
+        if operation == "edit" and (said := [m for m in whole if secrets(m)]):
+            message = said[place % len(said)]
+            new = edited(message, how, f"edited {turn}")
+            old[str(message.id)] = old.get(str(message.id), set()) | (secrets(message) - secrets(new))
+            whole = [new if m is message else m for m in whole]
+        call = {"name": "look_up", "args": {"name": f"secret-{turn}.1"}, "id": f"c{turn}"}
+        model.script[:] = [
+            AIMessage("", tool_calls=[call]),
+            OSError() if fails else AIMessage(f"secret-{turn}.2"),
+        ]
+        model.seen.clear()
+        question = HumanMessage(f"asks secret-{turn}.0", id=f"q{turn}", name=f"secret-{turn}.0n")
+        asked: Any = {"messages": [*whole, question]}
+        try:
+            asyncio.run(agent.ainvoke(asked, THREAD)) if asynchronous else agent.invoke(asked, THREAD)
+        except OSError:
+            assert fails
+        for seen in (*model.seen, StoredMessageHistory(store, "t", scope=ANN).messages):
+            assert not secrets(seen) & set().union(*old.values())
 
 
 @pytest.mark.parametrize("form", [DICTS, FORM], ids=["another host", "LangChain"])
-@pytest.mark.parametrize("removes", [False, True])
-def test_messages_stored_without_an_id_are_edited_and_removed_too(form: HostForm, removes: bool) -> None:
-    """Each has an id in the state; edited, it replaces the stored one; unchanged, the store keeps it as it was."""
+def test_messages_stored_without_an_id_are_edited_too(form: HostForm) -> None:
+    """Each has an id in what a run returns; edited, it replaces the stored one; unchanged, the store keeps it as it was."""
     store = HistoryStore(":memory:")
     thread = store.thread("t", scope=ANN, form=form)
     texts = ["the code is secret-1", "Noted.", "Thanks.", "Welcome."]
@@ -185,23 +148,22 @@ def test_messages_stored_without_an_id_are_edited_and_removed_too(form: HostForm
     thread.append(said if form is DICTS else convert_to_messages(said))
     stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=1000, counter=WordCounter())
     model = Scripted(script=[AIMessage("fine") for _ in range(3)], seen=[])
-    agent = create_agent(model, middleware=[stored], checkpointer=InMemorySaver())
-    agent.invoke({"messages": [("human", "first")]}, THREAD)
-    old = agent.get_state(THREAD).values["messages"][0]
-    changed: Any = RemoveMessage(id=old.id) if removes else HumanMessage("[redacted]", id=old.id)
-    agent.update_state(THREAD, {"messages": [changed]})
+    agent = create_agent(model, middleware=[stored])
+    old, *others = agent.invoke({"messages": [("human", "first")]}, THREAD)["messages"]
+    given: list[Any] = [HumanMessage("[redacted]", id=old.id), *others]
     for _ in range(2):
-        agent.invoke({"messages": [("human", "next")]}, THREAD)
+        agent.invoke({"messages": [*given, ("human", "next")]}, THREAD)
         sent = [m.text for m in model.seen[-1]]
         assert "secret-1" not in " ".join(sent)
-        assert ("[redacted]" in sent) is not removes
+        assert "[redacted]" in sent
         assert "Thanks." in sent
-    assert len(thread.replaced()) == (not removes)
+        given = []
+    assert len(thread.replaced()) == 1
     assert len(thread) == 10
 
 
 def test_a_turn_costs_the_database_no_more_in_a_longer_conversation(sqlite_file: Path) -> None:
-    """Comparing the state takes SQLite as many steps beside 10,000 stored messages as beside 500; an edit as well."""
+    """Comparing what is sent again takes SQLite as many steps beside 10,000 stored messages as beside 500; an edit as well."""
     steps: dict[tuple[int, bool], int] = {}
     counter = WordCounter()
     store = HistoryStore(str(sqlite_file), counters={"words": counter})
@@ -214,13 +176,13 @@ def test_a_turn_costs_the_database_no_more_in_a_longer_conversation(sqlite_file:
         StoredMessageHistory(store, f"t{size}", scope=ANN).add_messages(older)
         stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=100, counter=counter)
         model = Scripted(script=[AIMessage("fine") for _ in range(3)], seen=[])
-        agent = create_agent(model, middleware=[stored], checkpointer=InMemorySaver())
-        agent.invoke({"messages": [HumanMessage("first")]}, config)
-        again = partial(agent.invoke, {"messages": [("human", "again")]}, config)
-        steps[size, False] = steps_of(store, again)
-        changed = HumanMessage("edited", id=agent.get_state(config).values["messages"][2].id)
-        agent.update_state(config, {"messages": [changed]})
-        steps[size, True] = steps_of(store, again)
+        agent = create_agent(model, middleware=[stored])
+        known = agent.invoke({"messages": [HumanMessage("first")]}, config)["messages"]
+        for edits in (False, True):
+            changed = HumanMessage("edited", id=known[-2].id) if edits else known[-2]
+            asked: Any = {"messages": [*known[:-2], changed, known[-1], ("human", "again")]}
+            steps[size, edits] = steps_of(store, partial(agent.invoke, asked, config))
+            known += StoredMessageHistory(store, f"t{size}", scope=ANN).messages[-2:]
         assert any(m.text == "edited" for m in model.seen[-1])
     assert steps[500, False] > 100
     assert steps[10_000, False] <= 1.1 * steps[500, False]
