@@ -104,10 +104,15 @@ def _caps_of(timeline: Timeline, known: ThreadState) -> dict[int, int]:
 
 
 def _moved(timeline: Timeline, room: int, minimum: int) -> Selection | None:
-    """Returns what a new cut keeps: half of the room, or more where the newest turn needs it."""
+    """Returns what a new cut keeps: half of the room, or more where the newest turn needs it.
+
+    Its steps are shortened before one is dropped; where some are dropped all the same, a quarter stays free.
+    """
     half = _filled(timeline, room // 2, minimum)
     if timeline.shortens and _lacks_steps(timeline, half):
-        return _filled(timeline, room, minimum)  # its steps are shortened before one is dropped
+        whole = _filled(timeline, room, minimum)
+        most = _filled(timeline, 3 * room // 4, minimum) if _drops_steps(timeline, whole) else None
+        return most or whole
     for units in minimum_sets(timeline, minimum)[:1] if half is None else ():
         used = timeline.cost(units)  # the last exchanges need more than half: keep just them
         half = Selection(units, used) if used <= room else None
@@ -120,7 +125,14 @@ def _lacks_steps(timeline: Timeline, found: Selection | None) -> bool:
         return False
     if found is None or min(found.caps.values(), default=LEAST_TOKENS) < LEAST_TOKENS:
         return True
-    return not {unit.start for unit in newest.body} <= {unit.start for unit in found.units}
+    return _drops_steps(timeline, found)
+
+
+def _drops_steps(timeline: Timeline, found: Selection | None) -> bool:
+    """Returns whether not all steps of the newest turn are kept."""
+    if timeline.newest is None or found is None:
+        return False
+    return not {unit.start for unit in timeline.newest.body} <= {unit.start for unit in found.units}
 
 
 def _filled(timeline: Timeline, room: int, minimum: int) -> Selection | None:
