@@ -90,7 +90,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
     ai_prefix: str = "AI"
 
     _session: BudgetSession = PrivateAttr()
-    _loaded: BudgetReport | None = PrivateAttr()  # of the last load
+    _loaded: BudgetReport | None = PrivateAttr()  # of the last load with a retriever
 
     model_config = ConfigDict(extra="forbid")
 
@@ -147,7 +147,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
 
     @property
     def report(self) -> BudgetReport:
-        """The report of the last load; before the first, of what a load returns now."""
+        """The report of the last load with a retriever; otherwise of what a load returns now."""
         return self._loaded or self.fit().report
 
     @property
@@ -189,7 +189,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     # ---- one load ----------------------------------------------------------------------------------------
     def _load_steps(self, inputs: Mapping[str, Any]) -> Steps[dict[str, Any]]:
         plan = yield from self._steps(inputs)
-        self._loaded = plan.report
+        if self.retriever is not None:
+            self._loaded = plan.report
         return self._variables(plan.history, plan.kept)
 
     def _steps(self, inputs: Mapping[str, Any], *, retrieve: bool = True) -> Steps[Plan]:

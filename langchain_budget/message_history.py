@@ -65,7 +65,6 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
         self._limits = limits_for(**self._options)
         self._session = self._limits.session()
-        self._read: BudgetReport | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_limits": None, "_session": self._session.learned()}
@@ -134,15 +133,14 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         ceiling, extra = self._limits.ceiling, self.extra_tokens
         request = self._session.request(stored, ceiling=ceiling, extra_tokens=extra, covers="history")
         plan = yield from planned(request, self._session, read=True)
-        self._read = plan.report
         return FitResult(messages=plan.history, report=plan.report)
 
     afit = awaiting(fit)
 
     @property
     def report(self) -> BudgetReport:
-        """The report of the last read; before the first, of what a read returns now."""
-        return self._read or self.fit().report
+        """The report of what a read returns now."""
+        return self.fit().report
 
     # ---- written: whole ----------------------------------------------------------------------------------
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -154,12 +152,10 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     def clear(self) -> None:
         self.history.clear()
         self._session.forget()
-        self._read = None
 
     async def aclear(self) -> None:
         await self.history.aclear()
         self._session.forget()
-        self._read = None
 
 
 class Store(BaseChatMessageHistory):

@@ -288,24 +288,3 @@ def test_a_factory_may_be_called_with_anything() -> None:
     assert make("a", user={"id": 3})._session is make("a", user={"id": 3})._session
     assert 0 < len(make([odd]).messages) <= 10
     assert [make.forget("a", user={"id": 3}) for _ in range(2)] == [True, False]  # type: ignore[attr-defined]  # documented
-
-
-def test_a_report_is_that_of_the_last_load() -> None:
-    """What is said later does not change it; before the first load, it is that of what a load returns."""
-    memory = BudgetMemory(max_tokens=60, counter=WORDS)
-    history = BudgetMessageHistory(max_tokens=60, counter=WORDS)
-    reads: list[tuple[Any, Any, Any]] = [
-        (memory, lambda: talk(memory, 3), lambda: memory.load_memory_variables({"input": "question 3"})),
-        (history, lambda: history.add_messages(chat(3)), lambda: history.messages),
-    ]
-    for made, says, loads in reads:
-        says()
-        assert len(made.report.decisions) == 6
-        loads()
-        last = made.report
-        says()
-        assert made.report is last
-        loads()
-        assert len(made.report.decisions) > len(last.decisions)
-        made.clear()
-        assert not made.report.decisions
