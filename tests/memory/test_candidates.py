@@ -109,6 +109,32 @@ def test_what_alone_has_the_rarest_word_is_kept(filled, seed, name, notes, where
 
 
 @drawn
+@given(
+    seed=st.integers(0, 10**9),
+    name=st.sampled_from(["Kowalski", "INV4711", "4711", "Zürich", "stapler"]),
+    notes=st.integers(4, 90),
+    holders=st.integers(1, 3),
+    foreign=st.sampled_from([0, 3, 60]),
+)
+def test_the_few_that_have_a_rare_word_come_third_at_least(
+    filled, seed, name, notes, holders, foreign
+) -> None:
+    """However few memories there are, and however many of another user's have the same word."""
+    draw = random.Random(seed)
+    ann, bob = (Scope(user=f"{user}{next(_readers)}") for user in ("ann", "bob"))
+    wanted = [f"{name} {verb} a lamp." for verb in ("bought", "sold", "broke")[:holders]]
+    late = [f"The parcel of {draw.choice(PEOPLE)} is late, refund {draw.random()}." for _ in range(notes)]
+    mixed = draw.sample([*wanted, *late], holders + notes)
+    theirs = [memory(f"{name} sent {i} letters.", bob) for i in range(foreign)]
+    put_all(filled, [*theirs, *[memory(text, ann) for text in mixed]])
+    question = f"What of the late parcel, the refund and {name}?"
+    found = filled.search(question, scope=ann, limit=holders + 2)
+    assert {one.text for one in found}.issuperset(wanted)
+    kept = filled.fit(question, scope=ann, max_tokens=60 * (holders + 2))
+    assert {one.text for one in kept.segments}.issuperset(wanted)
+
+
+@drawn
 @given(seed=st.integers(0, 10**9), notes=st.integers(0, 120), others=st.integers(1, 200))
 def test_a_larger_budget_keeps_no_less(filled, seed, notes, others) -> None:
     """What is kept at some tokens is kept, or more of it, at more; a longer search begins with a shorter one."""

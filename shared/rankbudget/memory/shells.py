@@ -23,7 +23,7 @@ _LETTERS, _TAGS = 8, 3
 _WIDER = 4
 """Each search has so many times the candidates of the one before."""
 _BETTER, _AHEAD = 2, 1e-9
-"""So many stay before a memory that alone has a rare word; it is so far before the next one."""
+"""So many stay before the few memories with a rare word; these are so far apart, and before the next one."""
 _BEHIND = "It comes after nearer memories that have no room, so that a larger budget keeps no less."
 
 
@@ -46,17 +46,17 @@ def shells_of(
     while True:
         asked = [backend.near(one, reader, limit, now) for one in queries_of(query)]
         found = {memory.id: memory for some in asked[::-1] for memory in some}
-        alone = [name for some in asked for name in alone_in(some)]
-        shells.append(Near([memory for name, memory in found.items() if name not in known], alone))
+        named = [name for some in asked for name in named_in(some)]
+        shells.append(Near([memory for name, memory in found.items() if name not in known], named))
         known.update(found)
         if len(found) < limit or limit >= most or enough(list(found.values())):
             return shells
         limit *= _WIDER
 
 
-def alone_in(found: Sequence[Memory]) -> frozenset[str]:
-    """Returns the ids of those that alone have a rare word of the question."""
-    return getattr(found, "alone", frozenset())
+def named_in(found: Sequence[Memory]) -> frozenset[str]:
+    """Returns the ids of the few that have a rare word of the question."""
+    return getattr(found, "named", frozenset())
 
 
 def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
@@ -65,16 +65,16 @@ def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
 
 
 class Formula(MemoryScorer):
-    """Rates as `MemoryScorer` does; what alone has a rare word of the question is third at least.
+    """Rates as `MemoryScorer` does; the few that have a rare word of the question come third at least.
 
     What many memories have in common with a question would hide it from a search by meaning and by words.
     """
 
     def __init__(
-        self, alone: frozenset[str], weights: MemoryWeights | None, near: Scorer | None, now: datetime
+        self, named: frozenset[str], weights: MemoryWeights | None, near: Scorer | None, now: datetime
     ) -> None:
         super().__init__(weights, similarity=near, now=now)
-        self._alone = alone
+        self._named = named
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each memory."""
@@ -86,12 +86,13 @@ class Formula(MemoryScorer):
         return [a - b for a, b in zip(self._placed(rated, segments), near, strict=True)]
 
     def _placed(self, ratings: list[float], segments: Sequence[Segment]) -> list[float]:
-        alone = [segment.id in self._alone for segment in segments]
-        others = nlargest(_BETTER + 1, [r for r, lifted in zip(ratings, alone, strict=True) if not lifted])
-        if not any(alone) or len(others) <= _BETTER:
+        lifted = [i for i, segment in enumerate(segments) if segment.id in self._named]
+        others = nlargest(_BETTER + 1, [ratings[i] for i in set(range(len(ratings))).difference(lifted)])
+        if len(others) <= _BETTER:
             return ratings
-        place = others[-1] + _AHEAD
-        return [max(r, place) if lifted else r for r, lifted in zip(ratings, alone, strict=True)]
+        order = enumerate(sorted(lifted, key=ratings.__getitem__), 1)
+        places = {i: others[-1] + place * _AHEAD for place, i in order}
+        return [max(rating, places.get(i, rating)) for i, rating in enumerate(ratings)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,7 +345,7 @@ class MemoryStore:
         shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, fills(room))
         least = self.least_confidence
         known = [
-            Near([m for m in found if m.confidence is None or m.confidence >= least], found.alone)
+            Near([m for m in found if m.confidence is None or m.confidence >= least], found.named)
             for found in shells
         ]
         low = sum(map(len, shells)) - sum(map(len, known))
