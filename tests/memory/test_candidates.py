@@ -135,6 +135,21 @@ def test_the_few_that_have_a_rare_word_come_third_at_least(
 
 
 @drawn
+@given(seed=st.integers(0, 10**9), others=st.integers(30, 250), lasting=st.integers(1, 10))
+def test_what_always_matters_is_kept_where_there_is_room(filled, seed, others, lasting) -> None:
+    """Near the question or not, it is among fifty found, and in a prompt with room for half as many."""
+    draw = random.Random(seed)
+    ann = Scope(user=f"u{next(_readers)}")
+    kinds: list[dict[str, Any]] = [{"kind": "core"}, {"kind": "preference"}, {"static": True}]
+    always = [memory(f"Prefers {i} sorts of cheese.", ann, **draw.choice(kinds)) for i in range(lasting)]
+    put_all(filled, [*always, *[memory(text, ann) for text in dict.fromkeys(alike(draw, others))]])
+    question = alike(draw, 1)[0]
+    expected = {one.text for one in always}
+    assert expected.issubset([one.text for one in filled.search(question, scope=ann, limit=50)])
+    assert expected.issubset([s.text for s in filled.fit(question, scope=ann, max_tokens=2500).segments])
+
+
+@drawn
 @given(seed=st.integers(0, 10**9), notes=st.integers(0, 120), others=st.integers(1, 200))
 def test_a_larger_budget_keeps_no_less(filled, seed, notes, others) -> None:
     """What is kept at some tokens is kept, or more of it, at more; a longer search begins with a shorter one."""

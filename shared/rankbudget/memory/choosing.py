@@ -22,7 +22,7 @@ from ..report.report import FitResult
 from ..segment import Block, Scope, Segment
 from .memory import BlockType, Memory, route_memory_to_block, utc
 from .protocol import Near
-from .shells import Formula, in_turn, named_in
+from .shells import Formula, in_turn, matters_always, named_in
 
 PREFERENCES = "preferences"
 """The block of what always matters, after the system prompt: preferences, and facts that rarely change."""
@@ -102,8 +102,8 @@ def _blocks(
     first, others = list(range(len(found))), []
     if near is not None and len(found) > most:
         nearest = set(nlargest(most, first, key=near.__getitem__))
-        others = [i for i in first if not (i in nearest or found[i].kind == "core" or found[i].id in named)]
-        first = sorted(set(first).difference(others))
+        nearest |= {i for i in first if found[i].id in named or matters_always(found[i])}
+        first, others = sorted(nearest), sorted(set(first) - nearest)
     for some in (first, others) if others else (first,):
         segments = [found[i].segment(score=None if near is None else near[i]) for i in some]
         yield Block(name="memory", segments=segments, strategy=strategy)

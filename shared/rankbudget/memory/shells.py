@@ -22,8 +22,10 @@ _LETTERS, _TAGS = 8, 3
 """Characters of a token, and tokens of tags around a memory: surely more, and fewer, than they are."""
 _WIDER = 4
 """Each search has so many times the candidates of the one before."""
-_BETTER, _AHEAD = 2, 1e-9
-"""So many stay before the few memories with a rare word; these are so far apart, and before the next one."""
+_AHEAD = 1e-9
+"""Memories that are lifted are so far apart, and before the next one."""
+_NAMED, _ALWAYS, _LASTING = 2, 20, 10
+"""So many stay before those with a rare word, and before those that always matter; so many of these rise."""
 _BEHIND = "It comes after nearer memories that have no room, so that a larger budget keeps no less."
 
 
@@ -59,6 +61,11 @@ def named_in(found: Sequence[Memory]) -> frozenset[str]:
     return getattr(found, "named", frozenset())
 
 
+def matters_always(memory: Memory) -> bool:
+    """Returns whether a memory competes for each prompt, as `ALWAYS` says it in SQL."""
+    return memory.static or memory.kind in {"core", "preference"}
+
+
 def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
     """Returns what says whether memories have more than so many tokens."""
     return lambda some: sum([len(one.text) for one in some]) >= _LETTERS * (room - _TAGS * len(some))
@@ -67,7 +74,8 @@ def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
 class Formula(MemoryScorer):
     """Rates as `MemoryScorer` does; the few that have a rare word of the question come third at least.
 
-    What many memories have in common with a question would hide it from a search by meaning and by words.
+    What many memories have in common with a question would hide them from a search by meaning and by words.
+    Some that always matter come behind twenty others and these at most: they need not be near.
     """
 
     def __init__(
@@ -86,13 +94,19 @@ class Formula(MemoryScorer):
         return [a - b for a, b in zip(self._placed(rated, segments), near, strict=True)]
 
     def _placed(self, ratings: list[float], segments: Sequence[Segment]) -> list[float]:
-        lifted = [i for i, segment in enumerate(segments) if segment.id in self._named]
-        others = nlargest(_BETTER + 1, [ratings[i] for i in set(range(len(ratings))).difference(lifted)])
-        if len(others) <= _BETTER:
-            return ratings
-        order = enumerate(sorted(lifted, key=ratings.__getitem__), 1)
-        places = {i: others[-1] + place * _AHEAD for place, i in order}
-        return [max(rating, places.get(i, rating)) for i, rating in enumerate(ratings)]
+        always = [i for i, segment in enumerate(segments) if matters_always(segment.source)]
+        named = [i for i, segment in enumerate(segments) if segment.id in self._named]
+        ratings = _lifted(ratings, nlargest(_LASTING, always, key=ratings.__getitem__), _ALWAYS)
+        return _lifted(ratings, named, _NAMED)
+
+
+def _lifted(ratings: list[float], few: Sequence[int], better: int) -> list[float]:
+    """Returns ratings by which some of these come, in their order, behind so many better others at most."""
+    others = nlargest(better + 1, [ratings[i] for i in set(range(len(ratings))).difference(few)])
+    if len(others) <= better:
+        return ratings
+    places = {i: others[-1] + n * _AHEAD for n, i in enumerate(sorted(few, key=ratings.__getitem__), 1)}
+    return [max(rating, places.get(i, rating)) for i, rating in enumerate(ratings)]
 
 
 @dataclass(frozen=True, slots=True)

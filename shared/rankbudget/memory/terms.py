@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
 _FEW, _MANY = 3, 1_000
-"""Memories of a reader that a term is in at most to say which are meant; a number is in a hundredth of these."""
+"""A term that so few of a reader's memories have says which are meant; a number, a hundredth of so many."""
 _NAMED = 5
 """Memories at most that are said to be meant."""
 _QUOTA = 10
