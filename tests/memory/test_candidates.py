@@ -119,15 +119,18 @@ def test_what_alone_has_the_rarest_word_is_kept(filled, seed, name, notes, where
 def test_the_few_that_have_a_rare_word_come_third_at_least(
     filled, seed, name, notes, holders, foreign
 ) -> None:
-    """However few memories there are, and however many of another user's have the same word."""
+    """However few memories there are and old these are, and however many of another user's have the same word."""
     draw = random.Random(seed)
     ann, bob = (Scope(user=f"{user}{next(_readers)}") for user in ("ann", "bob"))
     wanted = [f"{name} {verb} a lamp." for verb in ("bought", "sold", "broke")[:holders]]
-    late = [f"The parcel of {draw.choice(PEOPLE)} is late, refund {draw.random()}." for _ in range(notes)]
+    late = [f"Late parcel, wet box and refund {i} for {draw.choice(PEOPLE)}." for i in range(notes)]
     mixed = draw.sample([*wanted, *late], holders + notes)
+    old = NOW - timedelta(days=90)
     theirs = [memory(f"{name} sent {i} letters.", bob) for i in range(foreign)]
-    put_all(filled, [*theirs, *[memory(text, ann) for text in mixed]])
-    question = f"What of the late parcel, the refund and {name}?"
+    put_all(
+        filled, [*theirs, *[memory(text, ann, created_at=old if text in wanted else NOW) for text in mixed]]
+    )
+    question = f"What of the late parcel, the wet box, the refund and {name}?"
     found = filled.search(question, scope=ann, limit=holders + 2)
     assert {one.text for one in found}.issuperset(wanted)
     kept = filled.fit(question, scope=ann, max_tokens=60 * (holders + 2))

@@ -249,8 +249,8 @@ class MemoryStore:
     def fit(self, query: str, *, scope: Scope, max_tokens: int, counter: Any = "o200k_base") -> FitResult:
         """Returns the memories that a reader's question needs most, within `max_tokens`.
 
-        The fifty nearest compete, and all that always matter, by similarity, priority, recency and kind; then the
-        next nearest, as long as there is room. So a larger `max_tokens` keeps no less.
+        The fifty nearest compete, and all that always matter, by similarity, priority, recency and kind; then
+        the next nearest, as long as there is room. So a larger `max_tokens` keeps no less.
 
         Args:
             query: what is asked.
