@@ -109,6 +109,50 @@ def test_what_alone_has_the_rarest_word_is_kept(filled, seed, name, notes, where
 
 
 @drawn
+@given(
+    seed=st.integers(0, 10**9),
+    name=st.sampled_from(["Kowalski", "INV4711", "4711", "Zürich", "stapler"]),
+    notes=st.integers(4, 90),
+    holders=st.integers(1, 3),
+    foreign=st.sampled_from([0, 3, 60]),
+)
+def test_the_few_that_have_a_rare_word_come_third_at_least(
+    filled, seed, name, notes, holders, foreign
+) -> None:
+    """However few memories there are and old these are, and however many of another user's have the same word."""
+    draw = random.Random(seed)
+    ann, bob = (Scope(user=f"{user}{next(_readers)}") for user in ("ann", "bob"))
+    wanted = [f"{name} {verb} a lamp." for verb in ("bought", "sold", "broke")[:holders]]
+    late = [f"Late parcel, wet box and refund {i} for {draw.choice(PEOPLE)}." for i in range(notes)]
+    mixed = draw.sample([*wanted, *late], holders + notes)
+    old = NOW - timedelta(days=90)
+    theirs = [memory(f"{name} sent {i} letters.", bob) for i in range(foreign)]
+    put_all(
+        filled, [*theirs, *[memory(text, ann, created_at=old if text in wanted else NOW) for text in mixed]]
+    )
+    question = f"What of the late parcel, the wet box, the refund and {name}?"
+    found = filled.search(question, scope=ann, limit=holders + 2)
+    assert {one.text for one in found}.issuperset(wanted)
+    kept = filled.fit(question, scope=ann, max_tokens=60 * (holders + 2))
+    assert {one.text for one in kept.segments}.issuperset(wanted)
+
+
+@drawn
+@given(seed=st.integers(0, 10**9), others=st.integers(30, 250), lasting=st.integers(1, 10))
+def test_what_always_matters_is_kept_where_there_is_room(filled, seed, others, lasting) -> None:
+    """Near the question or not, it is among fifty found, and in a prompt with room for half as many."""
+    draw = random.Random(seed)
+    ann = Scope(user=f"u{next(_readers)}")
+    kinds: list[dict[str, Any]] = [{"kind": "core"}, {"kind": "preference"}, {"static": True}]
+    always = [memory(f"Prefers {i} sorts of cheese.", ann, **draw.choice(kinds)) for i in range(lasting)]
+    put_all(filled, [*always, *[memory(text, ann) for text in dict.fromkeys(alike(draw, others))]])
+    question = alike(draw, 1)[0]
+    expected = {one.text for one in always}
+    assert expected.issubset([one.text for one in filled.search(question, scope=ann, limit=50)])
+    assert expected.issubset([s.text for s in filled.fit(question, scope=ann, max_tokens=2500).segments])
+
+
+@drawn
 @given(seed=st.integers(0, 10**9), notes=st.integers(0, 120), others=st.integers(1, 200))
 def test_a_larger_budget_keeps_no_less(filled, seed, notes, others) -> None:
     """What is kept at some tokens is kept, or more of it, at more; a longer search begins with a shorter one."""

@@ -22,7 +22,7 @@ from ..report.report import FitResult
 from ..segment import Block, Scope, Segment
 from .memory import BlockType, Memory, route_memory_to_block, utc
 from .protocol import Near
-from .shells import Formula, alone_in, in_turn
+from .shells import Formula, in_turn, matters_always, named_in
 
 PREFERENCES = "preferences"
 """The block of what always matters, after the system prompt: preferences, and facts that rarely change."""
@@ -32,7 +32,7 @@ _LEVELS = {"user": 0, "project": 1, "global": 2}
 
 def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Memory]:
     """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
-    formula = Formula(alone_in(found), weights, _Given(), now)
+    formula = Formula(named_in(found), weights, _Given(), now)
     ratings = formula.score(query, [m.segment() for m in found])
     order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].text))
     return [found[i] for i in order]
@@ -97,13 +97,13 @@ def _blocks(
     most: int = OVER_RETRIEVE,
 ) -> Iterator[Block]:
     """Yields the nearest memories as a block that ranks and packs them, then the others."""
-    near, alone = nearness(query, found), alone_in(found)
-    strategy = Memories(scorer=Formula(alone, weights, None if near is None else _WORDS, now))
+    near, named = nearness(query, found), named_in(found)
+    strategy = Memories(scorer=Formula(named, weights, None if near is None else _WORDS, now))
     first, others = list(range(len(found))), []
     if near is not None and len(found) > most:
         nearest = set(nlargest(most, first, key=near.__getitem__))
-        others = [i for i in first if not (i in nearest or found[i].kind == "core" or found[i].id in alone)]
-        first = sorted(set(first).difference(others))
+        nearest |= {i for i in first if found[i].id in named or matters_always(found[i])}
+        first, others = sorted(nearest), sorted(set(first) - nearest)
     for some in (first, others) if others else (first,):
         segments = [found[i].segment(score=None if near is None else near[i]) for i in some]
         yield Block(name="memory", segments=segments, strategy=strategy)
@@ -111,7 +111,7 @@ def _blocks(
 
 def routed(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
     """Returns memories as blocks: those that always matter, and all others, the oldest first."""
-    blocks = {PREFERENCES: Near(alone=alone_in(found)), "memory": Near(alone=alone_in(found))}
+    blocks = {PREFERENCES: Near(named=named_in(found)), "memory": Near(named=named_in(found))}
     for memory in sorted(found, key=lambda one: (one.created_at or now, one.text)):
         always = route_memory_to_block(memory) is not BlockType.KNOWLEDGE
         blocks[PREFERENCES if always else "memory"].append(memory)

@@ -93,7 +93,7 @@ def near_by_meaning(
 
 
 def _near(shown: Mapping[int, Memory], rare: Rare) -> Near:
-    return Near(shown.values(), [shown[seq].id for seq in rare.alone if seq in shown])
+    return Near(shown.values(), [shown[seq].id for seq in rare.named if seq in shown])
 
 
 def _rows(connection: Connection, seqs: Iterable[int], seen: ColumnElement[bool]) -> dict[int, Any]:

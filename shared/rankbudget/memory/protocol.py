@@ -31,12 +31,12 @@ class Near(list[Memory]):
 
     Args:
         memories: what was found.
-        alone: ids of those that alone have a rare word of the question.
+        named: ids of the few that have a rare word of the question.
     """
 
-    def __init__(self, memories: Iterable[Memory] = (), alone: Iterable[str] = ()) -> None:
+    def __init__(self, memories: Iterable[Memory] = (), named: Iterable[str] = ()) -> None:
         super().__init__(memories)
-        self.alone = frozenset(alone)
+        self.named = frozenset(named)
 
 
 class MemoryBackend(Protocol):
@@ -54,7 +54,7 @@ class MemoryBackend(Protocol):
            try at once: one of them succeeds.
         5. `near` returns what its reader may see (`Scope.visible_to`): for each level, the nearest to the
            query by words or meaning, with their similarity as score, and all that always matter: kind "core"
-           or "preference", and static ones. A `Near` also says which have a rare word alone.
+           or "preference", and static ones. A `Near` also says which few have a rare word.
         6. What returned was kept: a process killed after that loses nothing of it, one killed before keeps
            all of it or nothing.
         7. `forget` removes every row of a user or project, in all scopes that name it.

@@ -22,8 +22,10 @@ _LETTERS, _TAGS = 8, 3
 """Characters of a token, and tokens of tags around a memory: surely more, and fewer, than they are."""
 _WIDER = 4
 """Each search has so many times the candidates of the one before."""
-_BETTER, _AHEAD = 2, 1e-9
-"""So many stay before a memory that alone has a rare word; it is so far before the next one."""
+_AHEAD = 1e-9
+"""Memories that are lifted are so far apart, and before the next one."""
+_NAMED, _ALWAYS, _LASTING = 2, 20, 10
+"""So many stay before those with a rare word, and before those that always matter; so many of these rise."""
 _BEHIND = "It comes after nearer memories that have no room, so that a larger budget keeps no less."
 
 
@@ -46,17 +48,22 @@ def shells_of(
     while True:
         asked = [backend.near(one, reader, limit, now) for one in queries_of(query)]
         found = {memory.id: memory for some in asked[::-1] for memory in some}
-        alone = [name for some in asked for name in alone_in(some)]
-        shells.append(Near([memory for name, memory in found.items() if name not in known], alone))
+        named = [name for some in asked for name in named_in(some)]
+        shells.append(Near([memory for name, memory in found.items() if name not in known], named))
         known.update(found)
         if len(found) < limit or limit >= most or enough(list(found.values())):
             return shells
         limit *= _WIDER
 
 
-def alone_in(found: Sequence[Memory]) -> frozenset[str]:
-    """Returns the ids of those that alone have a rare word of the question."""
-    return getattr(found, "alone", frozenset())
+def named_in(found: Sequence[Memory]) -> frozenset[str]:
+    """Returns the ids of the few that have a rare word of the question."""
+    return getattr(found, "named", frozenset())
+
+
+def matters_always(memory: Memory) -> bool:
+    """Returns whether a memory competes for each prompt, as `ALWAYS` says it in SQL."""
+    return memory.static or memory.kind in {"core", "preference"}
 
 
 def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
@@ -65,16 +72,17 @@ def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
 
 
 class Formula(MemoryScorer):
-    """Rates as `MemoryScorer` does; what alone has a rare word of the question is third at least.
+    """Rates as `MemoryScorer` does; the few that have a rare word of the question come third at least.
 
-    What many memories have in common with a question would hide it from a search by meaning and by words.
+    What many memories have in common with a question would hide them from a search by meaning and by words.
+    Some that always matter come behind twenty others and these at most: they need not be near.
     """
 
     def __init__(
-        self, alone: frozenset[str], weights: MemoryWeights | None, near: Scorer | None, now: datetime
+        self, named: frozenset[str], weights: MemoryWeights | None, near: Scorer | None, now: datetime
     ) -> None:
         super().__init__(weights, similarity=near, now=now)
-        self._alone = alone
+        self._named = named
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each memory."""
@@ -86,12 +94,19 @@ class Formula(MemoryScorer):
         return [a - b for a, b in zip(self._placed(rated, segments), near, strict=True)]
 
     def _placed(self, ratings: list[float], segments: Sequence[Segment]) -> list[float]:
-        alone = [segment.id in self._alone for segment in segments]
-        others = nlargest(_BETTER + 1, [r for r, lifted in zip(ratings, alone, strict=True) if not lifted])
-        if not any(alone) or len(others) <= _BETTER:
-            return ratings
-        place = others[-1] + _AHEAD
-        return [max(r, place) if lifted else r for r, lifted in zip(ratings, alone, strict=True)]
+        always = [i for i, segment in enumerate(segments) if matters_always(segment.source)]
+        named = [i for i, segment in enumerate(segments) if segment.id in self._named]
+        ratings = _lifted(ratings, nlargest(_LASTING, always, key=ratings.__getitem__), _ALWAYS)
+        return _lifted(ratings, named, _NAMED)
+
+
+def _lifted(ratings: list[float], few: Sequence[int], better: int) -> list[float]:
+    """Returns ratings by which some of these come, in their order, behind so many better others at most."""
+    others = nlargest(better + 1, [ratings[i] for i in set(range(len(ratings))).difference(few)])
+    if len(others) <= better:
+        return ratings
+    places = {i: others[-1] + n * _AHEAD for n, i in enumerate(sorted(few, key=ratings.__getitem__), 1)}
+    return [max(rating, places.get(i, rating)) for i, rating in enumerate(ratings)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,8 +249,8 @@ class MemoryStore:
     def fit(self, query: str, *, scope: Scope, max_tokens: int, counter: Any = "o200k_base") -> FitResult:
         """Returns the memories that a reader's question needs most, within `max_tokens`.
 
-        The fifty nearest compete, and all of kind "core", by similarity, priority, recency and kind; then the
-        next nearest, as long as there is room. So a larger `max_tokens` keeps no less.
+        The fifty nearest compete, and all that always matter, by similarity, priority, recency and kind; then
+        the next nearest, as long as there is room. So a larger `max_tokens` keeps no less.
 
         Args:
             query: what is asked.
@@ -345,7 +345,7 @@ class MemoryStore:
         shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, fills(room))
         least = self.least_confidence
         known = [
-            Near([m for m in found if m.confidence is None or m.confidence >= least], found.alone)
+            Near([m for m in found if m.confidence is None or m.confidence >= least], found.named)
             for found in shells
         ]
         low = sum(map(len, shells)) - sum(map(len, known))

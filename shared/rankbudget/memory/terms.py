@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
-_NAMED = 10
-"""Memories that a number is in at most to say which are meant."""
-_ALONE = 5
-"""Memories at most that are said to have a rare term alone."""
+_FEW, _MANY = 3, 1_000
+"""A term that so few of a reader's memories have says which are meant; a number, a hundredth of so many."""
+_NAMED = 5
+"""Memories at most that are said to be meant."""
 _QUOTA = 10
 """Each rare term brings at least a tenth of the candidates by words, the rarest first."""
 _RARE = 500
@@ -71,11 +71,11 @@ def rows_with_terms(
 
 
 class Rare(NamedTuple):
-    """Numbers of rows with rare terms: all, those with a number, and those that alone have a term."""
+    """Numbers of rows with rare terms: all, the few with a number, and the few with any term."""
 
     rows: Sequence[int] = ()
     numbered: Sequence[int] = ()
-    alone: Sequence[int] = ()
+    named: Sequence[int] = ()
 
 
 def rows_with_rare_terms(
@@ -84,34 +84,33 @@ def rows_with_rare_terms(
     """Returns rows with the rarest terms, so that each of these brings some, and the best of all.
 
     What most memories have in common, a search by meaning finds. So the rarest terms count that together are
-    in at most five hundred memories. Vectors are blind to numbers: one that few of many memories have says
-    which of them are meant, and so does a word that only one of those that are `wanted` has.
+    in at most five hundred memories. Vectors are blind to numbers: one that few of those that are `wanted`
+    have says which of them are meant, and so does a word.
     """
-    rare: dict[str, int] = {}
+    rare: list[str] = []
     rows = 0
     for count, term in sorted(_holders(connection, _looked_for(terms))):
         rows += count
         if rows > _RARE:
             break
-        rare[term] = count
-    held = _rows_by_term(connection, list(rare), wanted)
+        rare.append(term)
+    held = _rows_by_term(connection, rare, wanted)
     worth: dict[int, float] = {}
     for some in held.values():
         for seq in some:
             worth[seq] = worth.get(seq, 0.0) + 1 / len(some)
     best = sorted(worth, key=lambda seq: (-worth[seq], -seq))
-    rank = {seq: place for place, seq in enumerate(best)}
+    rank = {seq: place for place, seq in enumerate(best)}.__getitem__
     numbers = [term for term in held if any(map(str.isdigit, term))]
-    alone = {some[0] for some in held.values() if len(some) == 1}
-    few = _few(connection) if numbers or alone else 0
-    named = {seq for term in numbers if rare[term] <= few for seq in held[term]}
+    few = _few(connection, wanted) if numbers else 0
+    with_number = {seq for term in numbers if len(held[term]) <= few for seq in held[term]}
+    with_any = with_number.union(*[some for some in held.values() if len(some) <= _FEW])
     quota = max(1, limit // _QUOTA)
-    brought = [
-        seq for some in sorted(held.values(), key=len) for seq in nsmallest(quota, some, key=rank.__getitem__)
-    ]
-    numbered = nsmallest(limit, named, key=rank.__getitem__)
+    brought = [seq for some in sorted(held.values(), key=len) for seq in nsmallest(quota, some, key=rank)]
     chosen = list(dict.fromkeys([*brought, *best]))[:limit]
-    return Rare([*chosen, *numbered], numbered, nsmallest(_ALONE if few else 0, alone, key=rank.__getitem__))
+    numbered = nsmallest(limit, with_number, key=rank)
+    named = nsmallest(_NAMED, with_any, key=rank)
+    return Rare([*chosen, *numbered, *named], numbered, named)
 
 
 def _rows_by_term(
@@ -140,12 +139,12 @@ def _looked_for(terms: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(term[:_LONGEST] for term in terms))[:_MOST]
 
 
-def _few(connection: Connection) -> int:
-    """Returns in how many memories a number is at most: one of a hundred, and no more than ten."""
+def _few(connection: Connection, wanted: ColumnElement[bool]) -> int:
+    """Returns in how many of a reader's memories a number is at most: one of a hundred, or a few."""
     from sqlalchemy import func, select
 
-    newest = connection.execute(select(func.max(memories().c.seq))).scalar() or 0
-    return min(_NAMED, newest // 100)
+    some = select(memories().c.seq).where(wanted).limit(_MANY).subquery()
+    return max(_FEW, connection.execute(select(func.count()).select_from(some)).scalar_one() // 100)
 
 
 def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, str]]:
