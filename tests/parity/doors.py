@@ -61,13 +61,13 @@ KINDS: dict[str, tuple[Door, ...]] = {
         Door("LC BudgetTrimmer dict", lc.trim_history_key),
         Door("LC BudgetTrimmer list prompt=", lc.trim_list_prompted),
         Door("LC BudgetChatPromptTemplate", lc.template_thread),
+        Door("LI BudgetFunctionAgent", li.agent),
     ),
     "a thread, stable cut": (
         Door("core fit_messages", core.fit_thread_stable, bare_only=True),
         Door("core Assembler", core.assemble_thread_stable),
         Door("LC BudgetTrimmer list", lc.trim_list_stable),
         Door("LC BudgetChatPromptTemplate", lc.template_thread_stable),
-        Door("LI BudgetFunctionAgent", li.agent),
     ),
     "trim_messages": (
         Door("core fit_messages", core.fit_thread_one_exchange, bare_only=True),
