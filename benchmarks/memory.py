@@ -104,7 +104,7 @@ def speed(size: int, rounds: int, *, one: bool) -> bool:
             for k in random.Random(turn).sample((0, 1), 2):
                 times[k].append(taken(calls[k])[0])
             exact = [texts[visible[i]] for i in bare(vectors[visible], asked)]
-            beside = len(store.backend.near(query, READER, 10, NOW).alone)
+            beside = len(store.backend.near(query, READER, 10, NOW).named)
             found = {memory.text for memory in store.search(query, scope=READER, limit=10 + beside)}
             hits += sum(text in found for text in exact)
         store.close()
