@@ -3,8 +3,7 @@
 `speed`: one search over all vectors in numpy (product and ten best) and `store.fit` of 1,000 tokens take turns on
 the same memories, at growing sizes, in many scopes and in one. CPU time, medians, and the ratio. numpy has one thread:
 several go on spinning after a product, in the time of whoever is next. `recall` is the share of the ten
-nearest memories that the reader may see which `store.search` has among its first ten, beside those that alone have
-a rare word of the question.
+nearest memories that the reader may see which `store.search` has among its first ten.
 
 `locomo`: each turn of a conversation is put as a memory; kept evidence of `store.fit`, and of the same memories
 fitted as a list, at the same costs. The data is read from QUALITY_DIR and not part of this project.
@@ -104,8 +103,7 @@ def speed(size: int, rounds: int, *, one: bool) -> bool:
             for k in random.Random(turn).sample((0, 1), 2):
                 times[k].append(taken(calls[k])[0])
             exact = [texts[visible[i]] for i in bare(vectors[visible], asked)]
-            beside = len(store.backend.near(query, READER, 10, NOW).named)
-            found = {memory.text for memory in store.search(query, scope=READER, limit=10 + beside)}
+            found = {memory.text for memory in store.search(query, scope=READER, limit=10)}
             hits += sum(text in found for text in exact)
         store.close()
     search, fit = (statistics.median(some) * 1000 for some in times)

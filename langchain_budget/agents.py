@@ -99,7 +99,7 @@ class BudgetContextEdit:
         trigger: most tokens of the messages, from 1.
         counter: counts instead of the middleware's own counter, which estimates unless it asks a model.
         cut: "stable" moves the start of what is kept rarely, for prompt caches; "fill" keeps as much as fits;
-            None fills for a question, and moves the start rarely while its tools are called.
+            None fills for a question, and is "stable" while its tools are called.
 
     Example:
         >>> from langchain_core.messages import AIMessage, HumanMessage

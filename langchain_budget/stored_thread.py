@@ -44,9 +44,10 @@ class ThreadState(AgentState[Any]):
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     """Begins each run with what fits of a stored conversation, and stores what the run added.
 
-    The run's `thread_id` names the conversation. It is for agents without a checkpointer, which would keep
-    the same conversation a second time. A client may send messages again: what is stored under their ids is
-    known, what was edited replaces the stored one, and what is stored behind the last of them is not sent.
+    The run's `thread_id` names the conversation. It is for agents without a checkpointer, also of a graph
+    around them, which would keep the same conversation a second time. A client may send messages again:
+    what is stored under their ids is known, what was edited replaces the stored one, and what is stored
+    behind the last of them is not sent.
     Put this middleware first: it then stores what others remove from the state, and no summary that they
     write. A run that fails stores nothing.
 

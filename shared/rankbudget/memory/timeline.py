@@ -100,7 +100,7 @@ def said_again(
 ) -> tuple[Version, Period]:
     """Returns a memory whose text is put again, and the period it takes: it holds at once if it already does.
 
-    An end that nobody gives now stays, but for one that another version of its key made.
+    An end that is not given again stays, but for one that another version of its key made.
     """
     begins, ends = min(new[0], max(same.period[0], seconds(now))), new[1]
     if same.memory.valid_to and not memory.valid_to and all(one.period[0] != same.period[1] for one in held):
