@@ -115,14 +115,18 @@ def test_a_clock_that_jumped(store: MemoryStore, clock: Any) -> None:
 
 
 def test_who_read_the_older_memory_cannot_revive_it(store: MemoryStore) -> None:
-    """A memory that was replaced after it was read is history: writing it is a conflict."""
+    """What was replaced after it was read cannot be written; what is known to be history stays history."""
     seen = store.put("Rome.", scope=ANN, key="home")
     store.put("Oslo.", scope=ANN, key="home")
-    old = store.versions("home", scope=ANN)[0]
-    for stale in (replace(seen, text="Roma."), replace(old, valid_to=None)):
-        with pytest.raises(StoreConflictError, match="Read it again"):
-            store.replace(stale)
+    with pytest.raises(StoreConflictError, match="Read it again"):
+        store.replace(replace(seen, text="Roma."))
+    old = store.replace(replace(store.versions("home", scope=ANN)[0], text="Roma.", valid_to=None))
     assert texts(store) == ["Oslo."]
+    store.put("Bern.", scope=ANN, supersedes="home")
+    oslo = store.versions(old.key, scope=ANN)[-1]
+    with pytest.raises(StoreConflictError, match="Read it again"):
+        store.replace(replace(oslo, valid_to=None))
+    assert texts(store) == ["Bern."]
 
 
 def test_changes_that_no_retry_makes_right(store: MemoryStore) -> None:
@@ -187,8 +191,8 @@ def test_a_backdated_memory_leaves_the_past_alone(store: MemoryStore, clock: Any
         clock.move(days=5)
     known = store.versions("home", scope=ANN)
     new = store.put("Bern.", scope=ANN, key="home", valid_from=clock.now - 99 * DAY)
-    assert store.versions("home", scope=ANN) == [new, *known]
-    assert (new.valid_to, new.replaced_by) == (known[0].valid_from, known[0].id)
+    assert store.versions("home", scope=ANN) == [replace(new, replaced_by=known[0].id), *known]
+    assert new.valid_to == known[0].valid_from
     assert store.get("home", scope=ANN) == known[-1]
 
 

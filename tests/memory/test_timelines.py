@@ -83,7 +83,8 @@ def test_any_puts_make_one_timeline(
         clock.now = moment(today)
         begins, ends = note or (None, None)
         put = store.put(f"Text {at}.", scope=scope, key="k", valid_from=moment(begins), valid_to=moment(ends))
-        assert put in store.versions("k", scope=scope)
+        parts = [one for one in store.versions("k", scope=scope) if one.id == put.id]
+        assert (put.valid_from, put.valid_to) == (parts[0].valid_from, parts[-1].valid_to)
         said.append((today if begins is None else begins, ends, put.text))
         check_rows(store, scope)
     assert told(store, clock, scope) == expected(said)
@@ -122,19 +123,19 @@ def test_a_part_that_goes_on_is_found_like_the_first(
     clock.move(days=3)
     [found] = store.search("What does it cost?", scope=ANN)
     assert found.score is not None
-    same = {"id": first.id, "valid_from": first.valid_from, "score": None}
-    assert replace(found, **same) == first
-    assert found.valid_from == clock.now - DAY
+    assert replace(found, score=None, version=1) == first
     assert embedded.count("It costs 10.") == 1
-    assert [one.text for one in store.versions(first.id, scope=ANN)] == ["It costs 10."] * 2
+    parts = store.versions(first.id, scope=ANN)
+    assert [(one.id, one.text) for one in parts] == [(first.id, "It costs 10.")] * 2
+    assert parts[-1].valid_from == clock.now - DAY
     assert store.versions(first.id, scope=Scope(user="bob")) == []
     assert store.delete(first.id, scope=Scope(user="bob")) == 0
-    assert store.delete(first.id, scope=ANN) == 2
+    assert store.delete(first.id, scope=ANN) == 1
     assert store.search("What does it cost?", scope=ANN) == []
 
 
 def test_a_replacement_that_moves_leaves_the_others(store: MemoryStore, clock: Any) -> None:
-    """The last version takes the dates it is given; an older one ends where it begins, or goes on until then."""
+    """A version takes the dates it is given; an older one ends where it begins, and goes on after its end."""
     clock.now = moment(0)
     store.put("Rome.", scope=ANN, key="k")
     store.put("Oslo.", scope=ANN, key="k", valid_from=moment(8))
@@ -143,12 +144,13 @@ def test_a_replacement_that_moves_leaves_the_others(store: MemoryStore, clock: A
         oslo = store.replace(replace(oslo, valid_from=moment(begins), valid_to=moment(ends)))
         assert (oslo.valid_from, oslo.valid_to) == (moment(begins), moment(ends))
         check_rows(store, ANN)
-    assert told(store, clock, ANN) == ["Rome."] * 6 + [None] * 3 + ["Oslo."] * 2 + [None] * 3
+    assert told(store, clock, ANN) == ["Rome."] * 9 + ["Oslo."] * 2 + ["Rome."] * 3
 
 
 def test_what_supersedes_ends_no_plan(store: MemoryStore, clock: Any) -> None:
-    """A memory that is superseded comes back at no time; what is planned under its key still begins."""
+    """What is superseded comes back at no time, nor what it replaced; what is planned under its key still begins."""
     clock.now = moment(2)
+    store.put("Bonn.", scope=ANN, key="k", valid_from=moment(0))
     store.put("Rome.", scope=ANN, key="k", valid_from=moment(1))
     store.put("Oslo.", scope=ANN, key="k", valid_from=moment(9))
     store.put("Kiel.", scope=ANN, key="k", supersedes="k", valid_from=moment(0), valid_to=moment(5))
@@ -165,6 +167,46 @@ def test_an_end_that_is_over_is_kept(store: MemoryStore, clock: Any) -> None:
     assert store.get("k", scope=ANN) == now
 
 
+def test_a_version_that_is_deleted_leaves_its_days_to_the_older_one(store: MemoryStore, clock: Any) -> None:
+    """Without a version its timeline is as if it had never been put, however the others were cut by it."""
+    clock.now = moment(2)
+    store.put("Rome.", scope=ANN, key="k", valid_from=moment(1))
+    oslo = store.put("Oslo.", scope=ANN, key="k", valid_from=moment(5))
+    kiel = store.put("Kiel.", scope=ANN, key="k", valid_from=moment(3), valid_to=moment(8))
+    assert store.delete(oslo.id, scope=ANN) == 1
+    assert told(store, clock, ANN) == [None, *["Rome."] * 2, *["Kiel."] * 5, *["Rome."] * 6]
+    assert store.delete(kiel.id, scope=ANN) == 1
+    assert told(store, clock, ANN) == [None, *["Rome."] * 13]
+
+
+def test_a_key_with_a_plan_can_be_updated(store: MemoryStore, clock: Any) -> None:
+    """What holds now is changed, in all its periods, and what is planned stays."""
+    clock.now = moment(0)
+    store.put("Rome.", scope=ANN, key="k")
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(3), valid_to=moment(5))
+    store.update("k", lambda memory: "Roma.", scope=ANN)
+    assert told(store, clock, ANN) == ["Roma."] * 3 + ["Oslo."] * 2 + ["Roma."] * 9
+
+
+def test_many_that_are_covered_hide_nothing(
+    place: Any, clock: Any, open_store: Callable[..., MemoryStore]
+) -> None:
+    """Of hundreds of versions that are nearest to a question, only the one that holds takes a place."""
+    store = open_store(place, clock=clock, embed=lambda texts: [[1.0, len(text) / 1000] for text in texts])
+    clock.now = moment(0)
+    for at in range(120):
+        store.put(f"The price is {at}.", scope=ANN, key="price")
+        clock.move(minutes=1)
+    store.put("On sale.", scope=ANN, key="price", valid_to=clock.now + DAY)
+    store.put("Likes tea.", scope=ANN)
+    assert {one.text for one in store.search("The price is?", scope=ANN)} == {"On sale.", "Likes tea."}
+    clock.move(days=2)
+    assert {one.text for one in store.search("The price is?", scope=ANN)} == {
+        "The price is 119.",
+        "Likes tea.",
+    }
+
+
 def test_a_text_of_today_ends_what_a_fast_clock_put(store: MemoryStore, clock: Any) -> None:
     """Of texts without dates the one that is put last holds, also when another machine's clock is ahead."""
     clock.move(minutes=5)
@@ -176,16 +218,29 @@ def test_a_text_of_today_ends_what_a_fast_clock_put(store: MemoryStore, clock: A
         assert store.get("k", scope=ANN).text == "Said last."
 
 
-def test_tables_without_said_dates_get_them(place: Any, open_store: Callable[..., MemoryStore]) -> None:
-    """A store of the version before opens, and its memories go on after a shorter one."""
+def test_tables_of_the_version_before_get_timelines(
+    place: Any, open_store: Callable[..., MemoryStore]
+) -> None:
+    """A store without periods that were said opens, and its memories go on after a shorter one."""
     store = open_store(place)
     store.put("Rome.", scope=ANN, key="k", valid_from=moment(0))
+    store.put("Likes tea.", scope=ANN, valid_from=moment(0))
     database = store.backend.database
     with database.write() as connection:
-        connection.exec_driver_sql("ALTER TABLE rankbudget_memories DROP COLUMN said_from")
+        for index in ("one", "line"):
+            connection.exec_driver_sql(f"DROP INDEX rankbudget_memories_{index}")
+        for column in ("line", "said_from", "said_to", "gaps"):
+            connection.exec_driver_sql(f"ALTER TABLE rankbudget_memories DROP COLUMN {column}")
+        for index, columns, where in (("text", "name, digest", ""), ("key", "name", "AND name <> ''")):
+            connection.exec_driver_sql(
+                f"CREATE UNIQUE INDEX rankbudget_memories_{index} ON rankbudget_memories "
+                f"(owner, project, {columns}) WHERE replaced = 0 {where}"
+            )
         connection.exec_driver_sql("UPDATE rankbudget_schema SET version = 2 WHERE part = 'memories'")
     store = open_store(database.engine)
     store.put("Oslo.", scope=ANN, key="k", valid_from=moment(2), valid_to=moment(4))
+    store.put("likes tea.", scope=ANN)
     found = [(one.text, one.valid_from, one.valid_to) for one in store.versions("k", scope=ANN)]
     rome, oslo = ("Rome.", moment(0), moment(2)), ("Oslo.", moment(2), moment(4))
     assert found == [rome, oslo, ("Rome.", moment(4), None)]
+    assert len(store.search("tea", scope=ANN)) == 2

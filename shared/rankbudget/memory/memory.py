@@ -54,10 +54,10 @@ class Memory:
         static: it rarely changes, so a fact belongs to the project's block and not to retrieved knowledge.
         created_at: when it was first put.
         valid_from: since when it holds.
-        valid_to: until when it holds; None for no end.
+        valid_to: until when it holds, whatever holds in between; None for no end.
         expires_at: from then on it is never returned; None for no end.
         review_at: from then on reports call it stale; None for never.
-        replaced_by: id of the memory that replaced it, or that follows it under its key.
+        replaced_by: id of the memory that superseded it; in `versions` also of the next one under its key.
         version: grows by one with each change; `MemoryStore.replace` compares it.
         metadata: anything of yours that JSON can hold.
         score: nearness to the question it was found with, any range; None where it was not searched for.

@@ -38,7 +38,21 @@ def holds_at(now: datetime) -> ColumnElement[bool]:
     table, moment = memories(), seconds(now)
     begun = table.c.valid_from <= moment
     open_ended = table.c.valid_to.is_(None) | (table.c.valid_to > moment)
-    return begun & open_ended & (table.c.expires_at.is_(None) | (table.c.expires_at > moment))
+    not_expired = table.c.expires_at.is_(None) | (table.c.expires_at > moment)
+    return begun & open_ended & not_expired & ((table.c.gaps == 0) | ~_interrupted(moment))
+
+
+def _interrupted(moment: float) -> ColumnElement[bool]:
+    """Returns which rows have a later one of their timeline that was put for a moment."""
+    from sqlalchemy import exists
+
+    own, later = memories(), memories().alias()
+    same = [later.c[name] == own.c[name] for name in ("owner", "project", "line")]
+    after = (later.c.said_from > own.c.said_from) | (
+        (later.c.said_from == own.c.said_from) & (later.c.seq > own.c.seq)
+    )
+    there = (later.c.said_from <= moment) & (later.c.said_to.is_(None) | (later.c.said_to > moment))
+    return exists().where(*same, after, there).correlate(own)
 
 
 def near_by_words(
@@ -89,7 +103,18 @@ def near_by_meaning(
     if hits:
         hits |= dict.fromkeys(rare.numbered, max(hits.values()) + _NEARER)  # vectors are blind to numbers
     shown = {seq: memory_of(rows[seq], hits.get(seq)) for seq in sorted(rows)}
-    return _near(shown, rare), sorted(found - rows.keys())
+    return _near(shown, rare), _lost(connection, found.difference(rows))
+
+
+def _lost(connection: Connection, missing: Iterable[int]) -> list[int]:
+    """Returns those of the rows that the database does not show but for a gap in their period."""
+    from sqlalchemy import select
+
+    lost = set(missing)
+    if lost:
+        gaps = select(memories().c.seq).where(memories().c.seq.in_(lost), memories().c.gaps == 1)
+        lost -= set(connection.execute(gaps).scalars())
+    return sorted(lost)
 
 
 def _near(shown: Mapping[int, Memory], rare: Rare) -> Near:

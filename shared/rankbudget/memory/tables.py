@@ -31,8 +31,9 @@ _AS_THEY_ARE = ("id", "text", "kind", "priority", "confidence", "source_type", "
 def memories() -> Table:
     """Returns the table of memories; `seq` grows with each row, `owner` and `project` are "" for everybody.
 
-    A row that another one has replaced has `replaced` = 1, and holds until its `valid_to`. One that goes on
-    after a shorter version of its key has `said_from`, when it was said to begin.
+    Rows with the same `line`, a key or without one a text, are one timeline. `said_from` and `said_to` are
+    the period that a memory was put for. From these follows when it holds: from `valid_from` until
+    `valid_to`, where `gaps` = 1 only as long as no later one does. `replaced` = 1: a newer row has its text.
     """
     from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
 
@@ -47,7 +48,9 @@ def memories() -> Table:
         *[Column(name, Integer, nullable=False) for name in ("static", "version")],
         Column("replaced", Integer, nullable=False, default=0),
         Column("replaced_by", String(32)),
-        Column("said_from", Float),
+        Column("line", Text, nullable=False, default=""),
+        *[Column(name, Float) for name in ("said_from", "said_to")],
+        Column("gaps", Integer, nullable=False, default=0),
         sqlite_autoincrement=True,  # the number of a deleted row is not given again
     )
     _index(table)
@@ -55,20 +58,15 @@ def memories() -> Table:
 
 
 def _index(table: Table) -> None:
-    """Adds the indexes: one row for a current text and key, and quick ways to a scope's own rows."""
+    """Adds the indexes: one row for a text under a key, and quick ways to a scope's own rows."""
     from sqlalchemy import Index
 
-    scope, current = (table.c.owner, table.c.project), table.c.replaced == 0
-    unique = (
-        ("text", (table.c.name, table.c.digest), current),
-        ("key", (table.c.name,), current & (table.c.name != "")),
-    )
-    for part, columns, rows in unique:
-        where: dict[str, Any] = {"sqlite_where": rows, "postgresql_where": rows}
-        Index(f"rankbudget_memories_{part}", *scope, *columns, unique=True, **where)
-    # The newest of a scope, and one by its key, however many others have.
-    for part, last in (("newest", "seq"), ("named", "name")):
-        Index(f"rankbudget_memories_{part}", *scope, table.c[last])
+    scope, newest = (table.c.owner, table.c.project), table.c.replaced == 0
+    where: dict[str, Any] = {"sqlite_where": newest, "postgresql_where": newest}
+    Index("rankbudget_memories_one", *scope, table.c.digest, table.c.name, unique=True, **where)
+    # The newest of a scope, those of a key, and a timeline, however many others have.
+    for part, last in (("newest", ("seq",)), ("named", ("name",)), ("line", ("line", "said_from"))):
+        Index(f"rankbudget_memories_{part}", *scope, *[table.c[name] for name in last])
 
 
 def create_memories(connection: Connection) -> None:
@@ -90,14 +88,30 @@ def create_memories(connection: Connection) -> None:
         )
 
 
-def add_said_from(connection: Connection) -> None:
-    """Adds when a memory was said to begin: the third step."""
+def add_said(connection: Connection) -> None:
+    """Adds the periods that memories were put for: the third step; until then these were when they held."""
     from sqlalchemy import inspect
 
-    if all(
-        column["name"] != "said_from" for column in inspect(connection).get_columns("rankbudget_memories")
+    table = memories()
+    known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    if "line" in known:
+        return  # the tables are new
+    for column in (
+        "line TEXT NOT NULL DEFAULT ''",
+        "said_from FLOAT",
+        "said_to FLOAT",
+        "gaps INTEGER NOT NULL DEFAULT 0",
     ):
-        connection.exec_driver_sql("ALTER TABLE rankbudget_memories ADD COLUMN said_from FLOAT")
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
+    line = "CASE name WHEN '' THEN digest ELSE name END"
+    connection.exec_driver_sql(
+        f"UPDATE {table.name} SET line = {line}, "  # noqa: S608 - fixed words
+        "said_from = valid_from, said_to = valid_to"
+    )
+    for part in ("text", "key"):
+        connection.exec_driver_sql(f"DROP INDEX {table.name}_{part}")
+    for index in table.indexes:
+        index.create(connection, checkfirst=True)
 
 
 def owned_by(scope: Scope) -> dict[str, str]:
@@ -112,13 +126,20 @@ def named_by(subject: Scope, table: Table) -> ColumnElement[bool]:
     return and_(*[table.c[name] == value for name, value in owned_by(subject).items() if value])
 
 
+def line_of(key: str | None, digest: str) -> str:
+    """Returns what the rows of one timeline share: their key, or without one their text."""
+    return _column(key) or digest
+
+
 def row_of(memory: Memory) -> dict[str, Any]:
-    """Returns a memory as a row, without its place in the table."""
+    """Returns a memory as a row, without its place in the table and without its timeline."""
+    digest = digest_of(memory.text)
     return {
         **owned_by(memory.scope),
         "id": memory.id,
         "name": _column(memory.key),
-        "digest": digest_of(memory.text),
+        "line": line_of(memory.key, digest),
+        "digest": digest,
         "text": memory.text,
         "kind": memory.kind,
         "priority": _number(memory.priority),
@@ -153,7 +174,7 @@ def _memory_of(row: dict[str, Any], score: float | None) -> Memory:
     sources, metadata = row["sources"], row["metadata"]
     fields = {
         **{name: row[name] for name in _AS_THEY_ARE},
-        **{name: _moment(row[name]) for name in DATES},
+        **{name: moment_of(row[name]) for name in DATES},
         "scope": _scope(row["owner"], row["project"]),
         "key": _name(row["name"]),
         "sources": () if sources == "[]" else tuple(json.loads(sources)),
@@ -182,7 +203,8 @@ def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else seconds(moment)
 
 
-def _moment(value: float | None) -> datetime | None:
+def moment_of(value: float | None) -> datetime | None:
+    """Returns seconds since 1970 as a moment."""
     if value is None:
         return None
     try:

@@ -110,17 +110,6 @@ def _with_extension(connection: Connection) -> bool:
     return True
 
 
-def copy_vectors(connection: Connection, old: int, new: int) -> None:
-    """Gives a copy of a row its vectors; an index outside of the database does not know the copy yet."""
-    from sqlalchemy import text
-
-    copied = (
-        "INSERT INTO rankbudget_memory_vectors (seq, embedder, vector) SELECT :new, embedder, vector "
-        "FROM rankbudget_memory_vectors WHERE seq = :old AND embedder NOT LIKE :outside"
-    )
-    connection.execute(text(copied), {"new": new, "old": old, "outside": OUTSIDE + "%"})
-
-
 def has_vector_type(connection: Connection) -> bool:
     """Returns whether this database keeps vectors as pgvector's type, and can compare them itself."""
     if connection.dialect.name == "sqlite":
