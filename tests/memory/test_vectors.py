@@ -28,7 +28,7 @@ SCOPES = [
 ]
 READERS = [*SCOPES, Scope(user="bob", project="y")]
 TEXTS = [
-    f"{who} {what}." for who in ("Ann", "The team", "Bob") for what in ("drinks tea", "sails", "pays 4711")
+    f"{who} {what}." for who in ("Ann", "The team", "Bob") for what in ("drinks tea", "sails", "pays rent")
 ]
 _numbers = itertools.count()
 

@@ -15,7 +15,7 @@ from .vector_tables import OUTSIDE
 from .vectors import BATCH, REST, SqlVectors, whose_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, TextClause
 
 _WITH_PUT = 16
 """Rows that a put adds to the index: its own, and others that wait."""
@@ -134,7 +134,7 @@ class _Hits:
         self._hits = hits
 
     def nearest(
-        self, connection: Connection, level: Scope, holds: ColumnElement[bool], limit: int, now: float
+        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows that the index found, and that hold; it is asked for more where many do not."""
         del now

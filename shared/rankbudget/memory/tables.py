@@ -94,6 +94,7 @@ def add_said(connection: Connection) -> None:
 
     table = memories()
     known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    connection.exec_driver_sql("DROP TABLE IF EXISTS rankbudget_memory_vocabulary")
     if "line" in known:
         return  # the tables are new
     for column in (

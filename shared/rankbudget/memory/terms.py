@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .tables import memories
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select, TextClause
 
 _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
@@ -117,16 +117,13 @@ def _rows_by_term(
     connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool]
 ) -> dict[str, list[int]]:
     """Returns the numbers of the wanted rows with each term, for terms that few rows have."""
-    from sqlalchemy import column, select, text
+    from sqlalchemy import column, select
 
     if not terms:
         return {}
-    find = "SELECT {n} AS place, seq FROM rankbudget_memory_terms WHERE terms @@ CAST(:t{n} AS tsquery)"
-    if connection.dialect.name == "sqlite":
-        find = "SELECT {n} AS place, rowid AS seq FROM rankbudget_memory_terms WHERE terms MATCH :t{n}"
-    quote = '"' if connection.dialect.name == "sqlite" else "'"  # a term has letters and digits only
-    each = text(" UNION ALL ".join([find.replace("{n}", str(n)) for n in range(len(terms))]))
-    each = each.bindparams(**{f"t{n}": f"{quote}{term}{quote}" for n, term in enumerate(terms)})
+    key = "rowid" if connection.dialect.name == "sqlite" else "seq"
+    find = f"SELECT {{n}} AS place, {key} AS seq FROM {{with_term}}"  # noqa: S608 - fixed words
+    each = _for_each(connection, terms, find)
     pairs = each.columns(column("place"), column("seq")).subquery("held")
     found = select(pairs.c.place, pairs.c.seq).join(memories(), memories().c.seq == pairs.c.seq)
     held: dict[str, list[int]] = {}
@@ -149,19 +146,23 @@ def _few(connection: Connection, wanted: ColumnElement[bool]) -> int:
 
 def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, str]]:
     """Returns in how many memories each term is, counted only so far as matters; without those in none."""
-    from sqlalchemy import column, select, table, text
+    if not terms:
+        return []
+    count = "SELECT {n} AS place, count(*) AS held FROM (SELECT 1 FROM {with_term} LIMIT :most) AS some{n}"
+    counts = connection.execute(_for_each(connection, terms, count), {"most": _RARE + 1})
+    return [(row.held, terms[row.place]) for row in counts if row.held]
 
-    if connection.dialect.name == "sqlite":
-        index = table("rankbudget_memory_vocabulary", column("term"), column("doc"))
-        found = connection.execute(select(index.c.doc, index.c.term).where(index.c.term.in_(terms)))
-        return [(row.doc, row.term) for row in found]
-    some = "SELECT 1 FROM rankbudget_memory_terms WHERE terms @@ CAST(:term AS tsquery) LIMIT :most"
-    count = text(f"SELECT count(*) FROM ({some}) AS holders")  # noqa: S608 - fixed words
-    counts = [
-        (connection.execute(count, {"term": f"'{term}'", "most": _RARE + 1}).scalar_one(), term)
-        for term in terms
-    ]
-    return [(number, term) for number, term in counts if number]
+
+def _for_each(connection: Connection, terms: Sequence[str], find: str) -> TextClause:
+    """Returns a statement for each term, by its number `{n}`, about the rows `{with_term}`, as one."""
+    from sqlalchemy import text
+
+    sqlite = connection.dialect.name == "sqlite"
+    match, quote = ("MATCH :t{n}", '"') if sqlite else ("@@ CAST(:t{n} AS tsquery)", "'")
+    find = find.replace("{with_term}", "rankbudget_memory_terms WHERE terms " + match)
+    each = text(" UNION ALL ".join([find.replace("{n}", str(n)) for n in range(len(terms))]))
+    # a term has letters and digits only
+    return each.bindparams(**{f"t{n}": f"{quote}{term}{quote}" for n, term in enumerate(terms)})
 
 
 def _with_any(connection: Connection, terms: Sequence[str]) -> Select[Any]:

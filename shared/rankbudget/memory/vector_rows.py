@@ -109,7 +109,7 @@ class ScopeRows:
         faiss: Any = importlib.import_module("faiss")  # its types know only its C++ forms
 
         if self._faiss is None:
-            kind = faiss.ScalarQuantizer.QT_8bit
+            kind = faiss.ScalarQuantizer.QT_8bit_uniform
             index = faiss.IndexScalarQuantizer(self._vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
             index.train(self._vectors[: self.size])
             self._faiss = index

@@ -46,7 +46,6 @@ _SQLITE = (
         "DELETE FROM rankbudget_memory_vectors WHERE seq = NEW.seq; END"
     ),
     "INSERT INTO rankbudget_memory_changes (seq) SELECT seq FROM rankbudget_memories",
-    "CREATE VIRTUAL TABLE rankbudget_memory_vocabulary USING fts5vocab(rankbudget_memory_terms, row)",
 )
 _POSTGRES = (
     (

@@ -20,7 +20,7 @@ from .vector_tables import AT_ONCE, Changes, has_vector_type, key_of, write_vect
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, TextClause
 
     Vector = NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class Question(Protocol):
     """A question that was embedded, before the transaction that answers it."""
 
     def nearest(
-        self, connection: Connection, level: Scope, holds: ColumnElement[bool], limit: int, now: float
+        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows of a level that hold, the nearest first, with their similarity."""
 
@@ -281,7 +281,7 @@ class Asked:
         self._vector = vector
 
     def nearest(
-        self, connection: Connection, level: Scope, holds: ColumnElement[bool], limit: int, now: float
+        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows of a level, the nearest first, by cosine."""
         own = self._vectors
