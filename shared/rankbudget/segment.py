@@ -207,6 +207,7 @@ class Block:
         query: ranks this block by another text than the question.
         store: a `MemoryStore`; what it has for the question and the prompt's scope is added to this block,
             preferences to a block of that name after the system prompt.
+        notes: sentences about what fills it, which are among the warnings of the report.
 
     Raises:
         BudgetConfigError: an impossible rank, ratio or size, or a ratio and a size; all problems at once.
@@ -226,6 +227,7 @@ class Block:
     strategy: Any = None
     query: str | None = None
     store: Any = None
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         problems: list[str] = []

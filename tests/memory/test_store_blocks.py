@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 
@@ -108,3 +110,26 @@ def test_a_store_must_be_one():
     """Another object in its place is refused when the block is made."""
     with pytest.raises(BudgetConfigError, match="store of block 'memory' must be a MemoryStore"):
         Block(name="memory", store="notes.db")
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_the_report_names_what_is_stale_and_how_much_is_too_little_known(store, low):
+    """Each way to a prompt warns of memories past their review and of those that were left out, also of these alone."""
+    past = datetime(2020, 1, 1, tzinfo=timezone.utc)
+    store.put("Likes tea.", scope=Scope(user="ann"), key="drink", review_at=past)
+    said = "stale memories: 1 are past their date of review: drink"
+    if low:
+        for memory in store.search("", scope=ANN):
+            store.replace(replace(memory, confidence=0.2))
+        store.least_confidence, said = 0.5, "low confidence: 4 memories are below 0.5 and were left out"
+    given = {"system": "Be kind.", "history": CHAT}
+    found = store.blocks("When do we deploy?", scope=ANN)
+    budget = TokenBudget(context_window=600, reserve=100)
+    session = Assembler(budget, scope=ANN, session=BudgetSession(budget))
+    plans = [
+        assembled(store),
+        session.assemble({**given, "memory": store}),
+        Assembler(budget, scope=ANN).assemble({**given, **{block.name: block for block in found}}),
+        store.fit("Tea?", scope=ANN, max_tokens=300),
+    ]
+    assert [[one for one in plan.report.warnings if one == said] for plan in plans] == [[said]] * 4

@@ -109,17 +109,29 @@ def _blocks(
         yield Block(name="memory", segments=segments, strategy=strategy)
 
 
-def routed(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Block]:
-    """Returns memories as blocks: those that always matter, and all others, the oldest first."""
+def routed(
+    query: str,
+    found: Sequence[Memory],
+    weights: MemoryWeights | None,
+    now: datetime,
+    notes: Sequence[str] = (),
+) -> list[Block]:
+    """Returns memories as blocks: those that always matter, and all others, the oldest first.
+
+    Notes, also on stale ones, are with the others, which may be none then.
+    """
     blocks = {PREFERENCES: Near(named=named_in(found)), "memory": Near(named=named_in(found))}
     for memory in sorted(found, key=lambda one: (one.created_at or now, one.text)):
         always = route_memory_to_block(memory) is not BlockType.KNOWLEDGE
         blocks[PREFERENCES if always else "memory"].append(memory)
-    return [
-        replace(next(_blocks(query, held, weights, now, len(held))), name=name)
+    made = {
+        name: replace(next(_blocks(query, held, weights, now, len(held))), name=name)
         for name, held in blocks.items()
         if held
-    ]
+    }
+    if notes := (*notes, *stale_ones(found, now)):
+        made["memory"] = replace(made.get("memory") or Block(name="memory"), notes=notes)
+    return list(made.values())
 
 
 def stale_ones(found: Sequence[Memory], now: datetime) -> list[str]:

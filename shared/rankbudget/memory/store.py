@@ -276,8 +276,8 @@ class MemoryStore:
             query: what is asked.
             scope: who reads; the assembler must have the same one.
         """
-        shells, _ = self._candidates(query, scope, [])
-        return routed(query, shells[0], self.weights, self._now())
+        shells, low = self._candidates(query, scope, [])
+        return routed(query, shells[0], self.weights, self._now(), low)
 
     @named_options
     def delete(self, name: str, *, scope: Scope) -> int:

@@ -118,6 +118,7 @@ def warnings(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
     """Returns what went wrong on the way and what the totals do not show."""
     budget, history = request.budget, rendered.fitted.history
     noted = [*request.notes, *(history.warnings if history is not None else ())]
+    noted += [note for block in request.blocks for note in block.notes]
     if request.held:
         noted.append("the provider adds what it stores of this conversation, which is not counted")
     stored = inputs.timeline.stored if inputs.timeline is not None else None

@@ -47,8 +47,8 @@ def filled_steps(request: PromptRequest) -> Steps[PromptRequest]:
 def _joined(block: Block | None, found: Block) -> Block:
     if block is None:
         return found
-    segments = (*block.segments, *found.segments)
-    return replace(block, segments=segments, strategy=block.strategy or found.strategy)
+    segments, notes = (*block.segments, *found.segments), (*block.notes, *found.notes)
+    return replace(block, segments=segments, strategy=block.strategy or found.strategy, notes=notes)
 
 
 def _last_question(request: PromptRequest) -> str:
