@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -58,7 +59,7 @@ class GraphBackend:
         self.store = store
         self.most = most
 
-    def put(self, memory: Memory, *, supersedes: str | None, now: datetime) -> Memory:
+    def put(self, memory: Memory, *, given: Collection[str], supersedes: str | None, now: datetime) -> Memory:
         """Stores a memory under its key or the digest of its text, in the place of what it replaces.
 
         Raises:
@@ -69,12 +70,12 @@ class GraphBackend:
         old = self._named(name, memory.scope)
         ended = self._called(supersedes, memory.scope, now) if supersedes is not None else None
         if supersedes is not None and ended is None:
-            msg = f"supersedes must be the key or id of a memory of this scope (got {supersedes!r:.80})"
+            msg = f"supersedes must be the key or id of a memory of this scope that holds (got {supersedes!r:.80})"
             raise StoreError(msg)
         begins = memory.valid_from or min(now, _utc(memory.valid_to or now))
         _check_place(memory, _utc(begins), old, ended, now)
         if old is not None and old.holds_at(now) and digest_of(old.text) == digest_of(memory.text):
-            stored = _put_again(old, memory)
+            stored = _put_again(old, memory, given)
         else:
             first: dict[str, Any] = {"id": uuid.uuid4().hex, "version": 1, "valid_from": begins}
             stored = replace(memory, **first, created_at=memory.created_at or now)
@@ -162,10 +163,10 @@ def _name_of(memory: Memory) -> str:
     return f"k:{memory.key}" if memory.key is not None else f"t:{digest_of(memory.text)}"
 
 
-def _put_again(old: Memory, memory: Memory) -> Memory:
-    """Returns a stored memory with the fields that are given now and the new sources."""
-    unsaid = Memory(text=memory.text, scope=memory.scope)
-    said = {name: getattr(memory, name) for name in _GIVEN if getattr(memory, name) != getattr(unsaid, name)}
+def _put_again(old: Memory, memory: Memory, given: Collection[str]) -> Memory:
+    """Returns a stored memory with the fields that are given now, the new sources, and under its key the text."""
+    said: dict[str, Any] = {name: getattr(memory, name) for name in given if name in _GIVEN}
+    said |= {} if memory.key is None else {"text": memory.text}
     sources = tuple(dict.fromkeys((*old.sources, *memory.sources)))
     return replace(old, **said, sources=sources, version=old.version + 1)
 

@@ -88,52 +88,66 @@ class Model:
 
     def put(self, made: Memory, expires: datetime | None, old: Row | None, now: datetime) -> None:
         begins, digest = made.valid_from or now, digest_of(made.text)
+        until = made.valid_to or EACH_DAY[-1] + DAY
         mine = [row for row in self.rows if row.scope == made.scope]
         keys = sorted({row.key for row in mine if row.digest == digest and row.key is not None}, reverse=True)
-        key, same = made.key, None
+        key, line = made.key, list[Row]()
         for key in [made.key] if made.key is not None else [*keys, None]:
-            same = self.same(self.line(made.scope, key, digest), made, begins, now)
-            if same is not None:
+            line = self.line(made.scope, key, digest)
+            if self.told(line, digest, begins, until, now, made):
                 break
-        line = self.line(made.scope, key, digest)
         if made.valid_from is None:
             for row in line:
-                row.begins = min(row.begins, begins) if row.begins <= row.created else row.begins
-        if same is None and key is not None:
-            same = self.same(self.line(made.scope, None, digest), made, begins, now)
+                row.begins = min(row.begins, begins) if row.begins == row.created else row.begins
+        alike = [row for row in line[::-1] if row.digest == digest and self.is_alive(row, now)]
+        if made.valid_from is not None:
+            same = next((row for row in alike if row.begins == begins), None)
+        else:
+            same = next((row for row in alike if row is self.winner(line, begins)), None)
+        if same is not None:
+            same.ends = made.valid_to if made.valid_from is not None else made.valid_to or same.ends
+        elif key is not None:
+            same = self.told(self.line(made.scope, None, digest), digest, begins, until, now)
+            if same is not None:
+                same.begins = min(begins, max(same.begins, now) if line else same.begins)
+                same.ends = made.valid_to or same.ends
         if same is None:
             same = Row(next(self.numbers), made.scope, key, made.text, begins, made.valid_to, expires, now)
             self.rows.append(same)
-        else:
-            same.begins = min(begins, same.begins if same in line or not line else max(same.begins, now))
-            same.key, same.ends, same.expires = key, made.valid_to or same.ends, expires or same.expires
+        same.key, same.expires = key, expires or same.expires
+        same.text = same.text if made.key is None else made.text
         if old is not None:
-            for row in self.line(old.scope, old.key, old.digest):
-                goes_on = row.begins <= begins and (row.ends is None or row.ends > begins)
-                if row is not same and (goes_on or (row is old and row.begins > begins)):
-                    row.ends, row.superseded = max(row.begins, begins), True
+            self.end(old, same, begins)
 
-    def same(self, line: list[Row], made: Memory, begins: datetime, now: datetime) -> Row | None:
-        """What has the text: the one that holds when the new one begins, or the first to begin after that."""
+    def end(self, old: Row, new: Row, begins: datetime) -> None:
+        for row in self.line(old.scope, old.key, old.digest):
+            if row is new or row.begins > max(begins, old.begins):
+                continue
+            if row.ends is None or row.ends > begins:
+                row.ends, row.superseded = max(row.begins, begins), True
 
-        def since(row: Row) -> datetime:  # what has no date was put before, whatever the clock said
-            fast = made.valid_from is None and row.begins <= row.created
-            return min(row.begins, begins) if fast else row.begins
+    def is_alive(self, row: Row, now: datetime) -> bool:
+        return not row.superseded and not (row.expires and row.expires <= now)
 
-        seen = {row.at: replace(row, begins=since(row)) for row in line}
-        first = self.winner(list(seen.values()), begins)
-        until = made.valid_to or EACH_DAY[-1] + DAY
-        after = [row for row in seen.values() if begins < row.begins < until and row.covers(row.begins)]
-        coming = min(after, key=lambda row: (row.begins, -row.at), default=None)
-        for one in (first, coming):
-            if (
-                one
-                and one.digest == digest_of(made.text)
-                and not one.superseded
-                and not (one.expires and one.expires <= now)
-            ):
-                return next(row for row in line if row.at == one.at)
-        return None
+    def told(
+        self,
+        line: list[Row],
+        digest: str,
+        begins: datetime,
+        until: datetime,
+        now: datetime,
+        made: Memory | None = None,
+    ) -> Row | None:
+        """The newest row of a text that wins at some moment of a period, before which a fast clock is set back."""
+        seen = line
+        if made is not None and made.valid_from is None:
+            seen = [
+                replace(row, begins=min(row.begins, begins)) if row.begins == row.created else row
+                for row in line
+            ]
+        alike = [row for row in seen[::-1] if row.digest == digest and self.is_alive(row, now)]
+        days = [begins, *[day for day in EACH_DAY if begins <= day < until]]
+        return next((row for row in alike if any(self.winner(seen, day) is row for day in days)), None)
 
 
 def runs(days: list[datetime], begins: datetime) -> list[tuple[datetime, datetime]]:

@@ -95,9 +95,10 @@ def test_any_puts_make_one_timeline(
 def test_notes_come_in_any_order(
     store: MemoryStore, clock: Any, data: st.DataObject, dated: list[Note]
 ) -> None:
-    """Dated notes make the same timeline in any order, and when all of them are put once more."""
+    """Dated notes make the same timeline in any order, also where some say the same, and when all are put once more."""
     scope, clock.now = Scope(user=str(next(numbers))), moment(data.draw(st.integers(0, DAYS)))
-    said = [(begins, ends, f"Since {begins}.") for begins, ends in dated]
+    towns = st.sampled_from(("Rome.", "Oslo.", "Bonn."))
+    said = [(begins, ends, data.draw(towns)) for begins, ends in dated]
     for begins, ends, text in [*data.draw(st.permutations(said)), *data.draw(st.permutations(said))]:
         store.put(text, scope=scope, key="k", valid_from=moment(begins), valid_to=moment(ends))
         check_rows(store, scope)
@@ -156,6 +157,38 @@ def test_what_supersedes_ends_no_plan(store: MemoryStore, clock: Any) -> None:
     store.put("Kiel.", scope=ANN, key="k", supersedes="k", valid_from=moment(0), valid_to=moment(5))
     check_rows(store, ANN)
     assert told(store, clock, ANN) == ["Kiel."] * 5 + [None] * 4 + ["Oslo."] * 5
+
+
+def test_what_supersedes_brings_nothing_back(store: MemoryStore, clock: Any) -> None:
+    """Whenever the new memory begins, neither what held now nor what held before it ever holds again."""
+    for begins in range(6):
+        scope, clock.now = Scope(user=str(begins)), moment(5)
+        for day, town in ((1, "Rome."), (3, "Oslo.")):
+            store.put(town, scope=scope, key="k", valid_from=moment(day))
+        store.put(
+            "Kiel.", scope=scope, key="k", supersedes="k", valid_from=moment(begins), valid_to=moment(9)
+        )
+        assert told(store, clock, scope)[begins:] == ["Kiel."] * (9 - begins) + [None] * 5
+
+
+def test_a_wrong_clock_changes_no_date_that_was_given(store: MemoryStore, clock: Any) -> None:
+    """A text without a date that is put long before the dates of others leaves them where they are."""
+    clock.now = moment(9)
+    for day, town in ((2, "Rome."), (4, "Oslo.")):
+        store.put(town, scope=ANN, key="k", valid_from=moment(day))
+    clock.now = moment(0)
+    early = store.put("Kiel.", scope=ANN, key="k")
+    assert told(store, clock, ANN) == ["Kiel."] * 2 + ["Rome."] * 2 + ["Oslo."] * 10
+    store.delete(early.id, scope=ANN)
+    assert told(store, clock, ANN) == [None] * 2 + ["Rome."] * 2 + ["Oslo."] * 10
+
+
+def test_a_time_to_live_counts_from_the_beginning(store: MemoryStore, clock: Any) -> None:
+    """What is planned lives as long as what is said now, and ends nothing when its time is over."""
+    clock.now = moment(0)
+    store.put("Rome.", scope=ANN, key="k", ttl=3 * DAY)
+    store.put("Oslo.", scope=ANN, key="k", valid_from=moment(5), ttl=2 * DAY)
+    assert told(store, clock, ANN) == ["Rome."] * 3 + [None] * 2 + ["Oslo."] * 2 + [None] * 7
 
 
 def test_an_end_that_is_over_is_kept(store: MemoryStore, clock: Any) -> None:

@@ -57,7 +57,7 @@ def settle(connection: Connection, scope: Scope, line: str, own: int | None = No
 def set_back(connection: Connection, memory: Memory, now: float) -> None:
     """Lets begin now what a fast clock put for later, without a date, under the key or text of a memory."""
     table = memories()
-    later = (table.c.said_from > now) & (table.c.said_from <= table.c.created_at)
+    later = (table.c.said_from > now) & (table.c.said_from == table.c.created_at)
     mine = belongs_to(memory.scope) & (table.c.line == row_of(memory)["line"])
     connection.execute(table.update().where(mine, later).values(said_from=now))
 
@@ -70,14 +70,14 @@ def make_way(connection: Connection, memory: Memory) -> None:
 
 
 def end(connection: Connection, old: Any, new: Any, begins: float) -> str:
-    """Ends a row and what began before in its timeline, for good, where another begins; returns the line."""
+    """Ends a row and what began before it or the new one, for good, where that begins; returns its line."""
     from sqlalchemy import case
 
     table = memories()
     said, row = table.c.said_from, table.c.seq
     mine = (table.c.owner == old.owner) & (table.c.project == old.project) & (table.c.line == old.line)
     goes_on = (said <= begins) & (table.c.said_to.is_(None) | (table.c.said_to > begins))
-    ended = mine & (row != new.seq) & (goes_on | ((row == old.seq) & (said > begins)))
+    ended = mine & (row != new.seq) & (goes_on | ((said > begins) & (said <= old.said_from)))
     ends = case((said > begins, said), else_=begins)
     change = {"said_to": ends, "replaced_by": new.id, "version": table.c.version + 1}
     connection.execute(table.update().where(ended).values(change))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -43,8 +43,8 @@ class MemoryBackend(Protocol):
     """Keeps memories where many threads and processes reach them.
 
     Rules:
-        1. `put` stores one row for one normalised text (`digest_of`) of a scope and key: the same text again
-           changes that row. Another text under the key of its scope stays beside it: at each moment that one
+        1. `put` stores one row for one normalised text (`digest_of`) of a scope and key, and for one beginning
+           if it is dated: the same again changes that row. Another text under the key of its scope stays beside it: at each moment that one
            holds which began last of those whose validity covers it, the newer one of two that began
            together. A memory named by `supersedes` ends for good where the new one begins, with all that
            began before it under its key. A memory that cannot be kept beside the one that holds is refused
@@ -65,8 +65,8 @@ class MemoryBackend(Protocol):
 
     lacks: frozenset[str]
 
-    def put(self, memory: Memory, *, supersedes: str | None, now: datetime) -> Memory:
-        """Stores a memory (rule 1) and returns it with id, version and dates."""
+    def put(self, memory: Memory, *, given: Collection[str], supersedes: str | None, now: datetime) -> Memory:
+        """Stores a memory (rule 1), of which the `given` fields are set, and returns it with id and dates."""
 
     def get(self, name: str, scope: Scope, now: datetime) -> Memory | None:
         """Returns the memory with a key or id (rules 2 and 3)."""

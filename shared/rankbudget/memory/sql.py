@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreConflictError, StoreError
@@ -16,13 +15,14 @@ from ..relevance.words import content_terms
 from ..segment import Scope
 from .database import Database
 from .forgetting import forget, remove_memories
-from .lines import end, keys_of, make_way, open_end, set_back, settle, versions_of
-from .memory import Memory, digest_of, levels_of
+from .lines import make_way, open_end, settle, versions_of
+from .memory import Memory, levels_of
 from .nearest import belongs_to, holds_at, near_by_meaning, near_by_words
 from .protocol import Receipt
-from .tables import add_said, create_memories, line_of, memories, memory_of, owned_by, row_of, seconds
+from .putting import Put
+from .tables import add_said, create_memories, memories, memory_of, owned_by, row_of
 from .terms import add_terms
-from .timeline import Period, Version, dated, periods_of, same_of, stated
+from .timeline import Period, dated, periods_of
 from .vector_tables import create_vectors
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 MIGRATIONS = (create_memories, create_vectors, add_said)
 _TRIES = 20
 """How often a write is tried again that another process came before."""
-_KEPT = frozenset({"id", "created_at", "replaced_by", "version", "sources", "text", "valid_from", "valid_to"})
-"""What a row keeps when its text is put again."""
 _FROM_HERE = frozenset({"id", "replaced_by"})
 """What only the store writes."""
 
@@ -54,15 +52,17 @@ class SqlBackend:
         self.vectors = vectors
         database.migrate("memories", MIGRATIONS)
 
-    def put(self, memory: Memory, *, supersedes: str | None, now: datetime) -> Memory:
+    def put(self, memory: Memory, *, given: Collection[str], supersedes: str | None, now: datetime) -> Memory:
         """Stores a memory; of several processes that put the same text at once, one makes the row."""
         from sqlalchemy.exc import IntegrityError
 
         vector = self.vectors.embed(memory.text) if self.vectors else None
+        put = Put(memory, given, now, partial(self._index, vector=vector))
         for _ in range(_TRIES):
             try:
                 with self._writing(memory.scope) as connection:
-                    stored = self._put(connection, memory, supersedes, now, vector)
+                    old = self._superseded(connection, supersedes, memory.scope, now)
+                    stored = put.stored(connection, old)
             except (IntegrityError, StoreConflictError):  # noqa: PERF203 - somebody wrote the same meanwhile
                 time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreads the writers
             else:
@@ -71,78 +71,10 @@ class SqlBackend:
         msg = f"the memory could not be put: others wrote the same text or key {_TRIES} times meanwhile"
         raise StoreConflictError(msg)
 
-    def _put(
-        self, connection: Connection, memory: Memory, supersedes: str | None, now: datetime, vector: Any
-    ) -> Memory:
-        period = stated(memory, now)
-        key, held, same = self._known(connection, memory, period, now)
-        old = self._superseded(connection, supersedes, memory.scope, now) if supersedes is not None else None
-        memory, digest = replace(memory, key=key), digest_of(memory.text)
-        lines = {line_of(key, digest)}
-        if memory.valid_from is None:
-            set_back(connection, memory, seconds(now))
-        if same is None:
-            row = self._insert(connection, memory, period, now, vector)
-        else:
-            row = self._put_again(connection, same, memory, self._begins(same, period, held, now))
-            lines.add(digest)  # it may be the one without a key that gets this one
-        if old is not None:
-            lines.add(end(connection, old, row, period[0]))
-        for one in sorted(lines):
-            settle(connection, memory.scope, one, row.seq)
-        return memory_of(connection.execute(memories().select().where(memories().c.seq == row.seq)).one())
-
-    def _known(
-        self, connection: Connection, memory: Memory, period: Period, now: datetime
-    ) -> tuple[str | None, list[Version], Version | None]:
-        """Returns the key that a memory gets, the versions under it, and which memory has its text."""
-        scope, digest = memory.scope, digest_of(memory.text)
-        keys = [memory.key] if memory.key is not None else keys_of(connection, scope, digest)
-        for key in keys:
-            held = versions_of(connection, scope, line_of(key, digest))
-            if memory.valid_from is None:
-                held = [one.set_back(seconds(now)) for one in held]
-            same = same_of(held, digest, period, now)
-            if same is not None:
-                return key, held, same
-        if key is not None:
-            same = same_of(versions_of(connection, scope, digest), digest, period, now)
-        return key, held, same
-
-    @staticmethod
-    def _begins(same: Version, period: Period, held: Sequence[Version], now: datetime) -> float:
-        """Returns since when a memory holds whose text is put again; under a new key, not before others."""
-        known = same in held or not held
-        return min(period[0], same.said[0] if known else max(same.said[0], seconds(now)))
-
-    def _insert(
-        self, connection: Connection, memory: Memory, period: Period, now: datetime, vector: Any
-    ) -> Any:
-        table, values = memories(), row_of(replace(memory, id=uuid.uuid4().hex))
-        make_way(connection, memory)
-        values |= {"created_at": seconds(memory.created_at or now), "version": 1, **_said(*period)}
-        row = connection.execute(table.insert().values(values).returning(*table.c)).one()
-        self._add_words(connection, row.seq, memory.text, vector)
-        return row
-
-    def _put_again(self, connection: Connection, same: Version, memory: Memory, begins: float) -> Any:
-        """Sets the given fields, adds the sources, and returns the row."""
-        table = memories()
-        row = connection.execute(table.select().where(table.c.seq == same.seq)).one()
-        make_way(connection, memory)
-        unsaid, said = row_of(Memory(text=memory.text, scope=memory.scope)), row_of(memory)
-        given = {name: said[name] for name in said.keys() - _KEPT if said[name] != unsaid[name]}
-        sources = tuple(dict.fromkeys((*memory_of(row).sources, *memory.sources)))
-        change = {**given, "sources": row_of(replace(memory, sources=sources))["sources"]}
-        change |= _said(begins, seconds(memory.valid_to) if memory.valid_to else same.said[1])
-        written = table.update().where(table.c.seq == same.seq)
-        written = written.values({**change, "version": row.version + 1}).returning(*table.c)
-        return connection.execute(written).one()
-
-    def _superseded(self, connection: Connection, name: str, scope: Scope, now: datetime) -> Any:
-        found = self._named(connection, name, scope, now, locked=True)
-        if found is None:
-            msg = f"supersedes must be the key or id of a memory of this scope (got {name!r:.80})"
+    def _superseded(self, connection: Connection, name: str | None, scope: Scope, now: datetime) -> Any:
+        found = None if name is None else self._named(connection, name, scope, now, locked=True)
+        if found is None and name is not None:
+            msg = f"supersedes must be the key or id of a memory of this scope that holds (got {name!r:.80})"
             raise StoreError(msg)
         return found
 
@@ -168,7 +100,7 @@ class SqlBackend:
         try:
             with self._writing(memory.scope) as connection:
                 row = self._write_back(connection, memory)
-                self._add_words(connection, row.seq, memory.text, vector)
+                self._index(connection, row.seq, memory.text, vector)
         except IntegrityError as error:
             raise _taken(memory) from error
         self._was_written()
@@ -177,8 +109,7 @@ class SqlBackend:
     def _write_back(self, connection: Connection, memory: Memory) -> Any:
         """Returns the row of a memory, changed, under its next version; it must have the stored one."""
         table = memories()
-        stored = (table.c.id == memory.id) & (table.c.version == memory.version)
-        stored &= table.c.replaced_by.is_(None) & belongs_to(memory.scope)
+        stored = (table.c.id == memory.id) & (table.c.version == memory.version) & belongs_to(memory.scope)
         old = connection.execute(table.select().where(stored).with_for_update()).first()
         if old is None:
             msg = (
@@ -269,7 +200,7 @@ class SqlBackend:
             self.database.one_writer(connection, f"memories of {sorted(owned_by(scope).items())}")
             yield connection
 
-    def _add_words(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
+    def _index(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
         add_terms(connection, seq, content_terms(text))
         if self.vectors:
             self.vectors.write(connection, seq, text, vector)
@@ -279,12 +210,6 @@ class SqlBackend:
         return (memories().c.id == name) | (memories().c.name == "=" + name)
 
 
-def _said(begins: float, ends: float) -> dict[str, Any]:
-    """Returns the columns of a period that was said, and that holds until its timeline is settled."""
-    first, last = ("said_from", "valid_from"), ("said_to", "valid_to")
-    return {**dict.fromkeys(first, begins), **dict.fromkeys(last, open_end(ends))}
-
-
 def _changes(memory: Memory, old: Any, parts: Sequence[Period]) -> dict[str, Any]:
     """Returns what `replace` writes: all but what only the store sets, and dates that are as it has them."""
     change = {name: value for name, value in row_of(memory).items() if name not in _FROM_HERE}
@@ -292,7 +217,7 @@ def _changes(memory: Memory, old: Any, parts: Sequence[Period]) -> dict[str, Any
     if begins is not None and begins not in {old.valid_from, *[part[0] for part in parts]}:
         change["said_from"] = begins
     if ends not in {old.valid_to, *[open_end(part[1]) for part in parts]}:
-        change["said_to"] = ends
+        change |= {"said_to": ends, "replaced_by": None}
     if memory.created_at is None:
         del change["created_at"]
     return change

@@ -131,15 +131,16 @@ class MemoryStore:
         """Stores a text and returns it as a memory.
 
         The same text again, but for case and spaces, makes no second memory: the fields given now are set
-        anew, and sources are added. Another text under the same key ends the older one where it begins; what
-        began later stays. All are kept with their validity (`versions`).
+        anew, and sources are added; only one with another `valid_from` is a version of its own. Another text
+        under the same key ends the older one where it begins; what began later stays. All are kept with their
+        validity (`versions`).
 
         Args:
             text: what to remember.
             scope: whose memory it is.
             key: a name that one memory of the scope has at a time.
             supersedes: key or id of the memory of this scope that it replaces.
-            ttl: seconds, or a timedelta, after which it is never returned.
+            ttl: seconds, or a timedelta, from now or its beginning on, after which it is never returned.
             fields: other fields of `Memory`, as kind, priority, confidence, sources or review_at.
 
         Raises:
@@ -151,11 +152,13 @@ class MemoryStore:
             msg = f"the store itself sets {', '.join(own)} of a memory. Leave it out."
             raise BudgetConfigError(msg)
         now = self._now()
-        if ttl is not None:
-            fields["expires_at"] = _after(now, ttl)
         memory = Memory(text=text, scope=scope, key=key, **fields)
         check_validity(memory)
-        return self.backend.put(memory, supersedes=supersedes, now=now)
+        if ttl is not None:
+            begins = utc(memory.valid_from) if memory.valid_from else now
+            memory = replace(memory, expires_at=_after(max(begins, now), ttl))
+        given = [*fields, *(["expires_at"] if ttl is not None else [])]
+        return self.backend.put(memory, given=given, supersedes=supersedes, now=now)
 
     @named_options
     def get(self, name: str, *, scope: Scope) -> Memory | None:
@@ -188,7 +191,7 @@ class MemoryStore:
         while True:
             memory = self.backend.get(name, scope, self._now())
             if memory is None:
-                msg = f"name must be the key or id of a memory of this scope (got {shown(name)})"
+                msg = f"name must be the key or id of a memory of this scope that holds (got {shown(name)})"
                 raise StoreError(msg)
             changed = change(memory)
             changed = replace(memory, text=changed) if isinstance(changed, str) else changed

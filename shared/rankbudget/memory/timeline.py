@@ -37,8 +37,8 @@ class Version(NamedTuple):
     expires: float
 
     def set_back(self, now: float) -> Version:
-        """Returns it as a text without a date takes it: a later one that is no plan is of a fast clock."""
-        fast = now < self.said[0] <= self.created
+        """Returns it as a text without a date takes it: a later one without a date is of a fast clock."""
+        fast = now < self.said[0] == self.created
         return self._replace(said=(now, self.said[1])) if fast else self
 
 
@@ -81,15 +81,32 @@ def periods_of(versions: Iterable[Version]) -> dict[float, list[Period]]:
     return found
 
 
-def same_of(versions: Sequence[Version], digest: str, period: Period, now: datetime) -> Version | None:
-    """Returns the version whose text is put again: it holds when the new one begins, or begins next."""
-    begins, ends = period
+def same_of(
+    versions: Sequence[Version], digest: str, period: Period, now: datetime, *, is_dated: bool
+) -> Version | None:
+    """Returns the version that is put again: with its date, or without one that of this text which holds."""
+    alike = _alike(versions, digest, now)
+    if is_dated:
+        return next((one for one in alike if one.said[0] == period[0]), None)
     parts = periods_of(versions)
-    holding = [one for one in versions if any(first <= begins < last for first, last in parts[one.seq])]
-    after = [one for one in versions if begins < one.said[0] < ends and one.said[0] < one.said[1]]
-    coming = sorted(after, key=lambda one: (one.said[0], -one.seq))
-    alive = [one for one in [*holding, *coming[:1]] if one.expires > seconds(now) and not one.superseded]
-    return next((one for one in alive if one.digest == digest), None)
+    return next((one for one in alike if _meet(parts[one.seq], (period[0], period[0]))), None)
+
+
+def one_of(versions: Sequence[Version], digest: str, period: Period, now: datetime) -> Version | None:
+    """Returns a version of a text that holds at some moment of a period."""
+    parts = periods_of(versions)
+    return next((one for one in _alike(versions, digest, now) if _meet(parts[one.seq], period)), None)
+
+
+def _alike(versions: Sequence[Version], digest: str, now: datetime) -> list[Version]:
+    """Returns the versions of a text that may be put again, the newest first."""
+    alike = [one for one in versions if one.digest == digest and not one.superseded]
+    return sorted([one for one in alike if one.expires > seconds(now)], reverse=True)
+
+
+def _meet(parts: Sequence[Period], period: Period) -> bool:
+    begins, ends = period
+    return any(max(begins, first) < last and (first < ends or first == begins) for first, last in parts)
 
 
 def dated(rows: Sequence[Any]) -> list[Memory]:
