@@ -70,7 +70,8 @@ class GraphBackend:
         old = self._named(name, memory.scope)
         ended = self._called(supersedes, memory.scope, now) if supersedes is not None else None
         if supersedes is not None and ended is None:
-            msg = f"supersedes must be the key or id of a memory of this scope that holds (got {supersedes!r:.80})"
+            scoped = "must be the key or id of a memory of this scope that holds"
+            msg = f"supersedes {scoped} (got {supersedes!r:.80})"
             raise StoreError(msg)
         begins = memory.valid_from or min(now, _utc(memory.valid_to or now))
         _check_place(memory, _utc(begins), old, ended, now)
@@ -164,7 +165,7 @@ def _name_of(memory: Memory) -> str:
 
 
 def _put_again(old: Memory, memory: Memory, given: Collection[str]) -> Memory:
-    """Returns a stored memory with the fields that are given now, the new sources, and under its key the text."""
+    """Returns a stored memory with the fields given now, the new sources, and under its key the new text."""
     said: dict[str, Any] = {name: getattr(memory, name) for name in given if name in _GIVEN}
     said |= {} if memory.key is None else {"text": memory.text}
     sources = tuple(dict.fromkeys((*old.sources, *memory.sources)))

@@ -43,8 +43,8 @@ def test_a_wide_sum_of_ratios_is_normalised():
     }
 
 
-def test_blocks_without_a_ratio_draw_from_the_memory_share_in_rank_order():
-    """Of a memory share of 300, project takes its 100, task its 50, memory 120, and knowledge gets the 30 that are left."""
+def test_blocks_without_a_ratio_draw_from_the_memory_share():
+    """Of a memory share of 300, project takes its 100 and task its 50; memory and knowledge have half of the rest each."""
     found = grants(
         700,
         demand("knowledge", 500),
@@ -53,7 +53,29 @@ def test_blocks_without_a_ratio_draw_from_the_memory_share_in_rank_order():
         demand("memory", 120),
         demand("history"),
     )
-    assert found == {"knowledge": 30, "project": 100, "task": 50, "memory": 120, "history": 400}
+    assert found == {"knowledge": 75, "project": 100, "task": 50, "memory": 75, "history": 400}
+
+
+@given(
+    room=st.integers(0, 3000),
+    wanted=st.fixed_dictionaries(
+        {
+            name: st.integers(0, 900)
+            for name in ("project", "preferences", "memory", "examples", "knowledge", "wiki")
+        }
+    ),
+    more=st.integers(0, 500),
+)
+def test_nothing_that_is_chosen_for_the_question_starves_beside_the_rest(room, wanted, more):
+    """Each has what it wants or an equal part of what project leaves; a larger room gives none of them less."""
+    found, later = (
+        grants(size, demand("history"), *[demand(*one) for one in wanted.items()])
+        for size in (room, room + more)
+    )
+    share = room * 3 // 7 - found["project"]
+    hungry = [name for name, tokens in wanted.items() if tokens and name != "project"]
+    assert all(found[name] >= min(wanted[name], share // len(hungry)) for name in hungry)
+    assert all(later[name] >= found[name] for name in wanted)
 
 
 def test_naming_a_block_in_ratios_gives_it_its_own_share():

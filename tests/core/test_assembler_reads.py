@@ -256,3 +256,10 @@ def test_a_title_is_in_the_tag_of_a_document_whose_text_lacks_it() -> None:
     assert '<document source="d0" title="Marie Curie &lt;x&gt;">\nShe was born in 1867.\n' in text
     assert '<document source="d1">\nLise Meitner' in text
     assert made.report.total_tokens == counter_for("o200k_base").count_messages(made.messages)
+
+
+def test_blocks_in_a_block_are_refused():
+    """A list of blocks is no block's text: their contents would be seen by readers of another scope."""
+    found = [Block.of("memory", "Ann likes tea.")]
+    with pytest.raises(BudgetConfigError, match=r"block 'memory' must hold texts.*\(got blocks\)"):
+        Assembler(1000).assemble({"memory": found}, query="Hello?")

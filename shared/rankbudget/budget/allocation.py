@@ -3,7 +3,8 @@
 Each step only moves tokens that are there:
     1. Fixed sizes are set aside in rank order. Ratios share the rest, rounded down; without any ratio, blocks
        without a size share it equally.
-    2. A block without a ratio or size of its own draws from the share of "memory", in rank order.
+    2. A block without a ratio or size of its own draws from the share of "memory": project and task all they
+       want, then those that are chosen for the question an equal part each, then in rank order.
     3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
        important first, what is beyond a block's minimum before the minimum; never pinned content.
     4. A block below its minimum takes the same from lower ranks, but leaves them their fixed sizes.
@@ -26,6 +27,8 @@ STEPS = 8
 """A stable block borrows in steps of 1/8 of its share: a limit that always changes would move its cut."""
 _POOL = "memory"
 """The block whose share feeds the blocks that have neither ratio nor size."""
+_FIXED = frozenset({"project", "task"})
+"""Of these, the ones that are not chosen for a question: there is no more of them than is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,13 +187,24 @@ def _shares(room: int, ranked: Sequence[Demand]) -> list[int]:
             own[i] = left * part // total
     pool = next((i for i, d in enumerate(ranked) if d.name == _POOL and d.size is None), None)
     if with_ratios and pool is not None:
-        left, own[pool] = own[pool], 0
-        for i, demand in enumerate(ranked):
-            if i == pool or demand.shareless:
-                own[i] = min(demand.wanted, left)
-                left -= own[i]
-        own[pool] += left
+        _draw(ranked, own, pool)
     return own
+
+
+def _draw(ranked: Sequence[Demand], own: list[int], pool: int) -> None:
+    """Shares what is in `own` of a block among it and the blocks that have no share."""
+    left, own[pool] = own[pool], 0
+    drawing = [i for i, demand in enumerate(ranked) if i == pool or demand.shareless]
+    chosen = [i for i in drawing if ranked_as(block_named(ranked[i].name)) not in _FIXED]
+    others = [i for i in drawing if i not in chosen]
+    hungry = sum([ranked[i].wanted > 0 for i in chosen])
+    for some, part in ((others, None), (chosen, hungry), (chosen, None)):
+        most = left // part if part else left
+        for i in some:
+            more = min(ranked[i].wanted - own[i], most, left)
+            own[i] += more
+            left -= more
+    own[pool] += left
 
 
 Floor = Callable[[Demand], int]

@@ -39,8 +39,7 @@ class TokenBudget(BudgetArithmetic):
         reserve: kept for the answer: tokens if above 1, else a share (0-1) of the window without the system
             prompt.
         ratios: shares (0-1) of the room by block; "documents" is another name of "knowledge". A block without
-            one draws from the "memory" share in rank order; with an empty mapping, all blocks without a size
-            share equally.
+            one draws from the "memory" share; with an empty mapping, all blocks without a size share equally.
         sizes: fixed tokens by block, instead of a share. "system" is a ceiling, "query" is kept for the
             question.
         ranks: importance by block, 1 = cut last; others keep `DEFAULT_RANKS`, unknown names are cut with

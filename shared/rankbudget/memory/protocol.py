@@ -43,12 +43,12 @@ class MemoryBackend(Protocol):
     """Keeps memories where many threads and processes reach them.
 
     Rules:
-        1. `put` stores one row for one normalised text (`digest_of`) of a scope and key, and for one beginning
-           if it is dated: the same again changes that row. Another text under the key of its scope stays beside it: at each moment that one
-           holds which began last of those whose validity covers it, the newer one of two that began
-           together. A memory named by `supersedes` ends for good where the new one begins, with all that
-           began before it under its key. A memory that cannot be kept beside the one that holds is refused
-           by StoreUnsupportedError.
+        1. `put` stores one row for one normalised text (`digest_of`) of a scope and key, and for one
+           beginning if it is dated: the same again changes that row. Another text under the key of its scope
+           stays beside it: at each moment that one holds which began last of those whose validity covers it,
+           the newer one of two that began together. A memory named by `supersedes` ends for good where the
+           new one begins, with all that began before it under its key. A memory that cannot be kept beside
+           the one that holds is refused by StoreUnsupportedError.
         2. `get`, `replace`, `versions` and `delete` reach only memories of exactly this scope, by key or id.
         3. `get` and `near` return what holds at `now`: valid, not expired. Nothing is deleted by a clock.
         4. `replace` writes a memory whose version is still the stored one; else StoreConflictError. Many may

@@ -1,4 +1,4 @@
-"""Putting a memory: it gets a row, or changes the one that it is said again of, and its timeline is settled."""
+"""Putting a memory: it gets a row, or changes the one that it is said again of; its timeline is settled."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Put(NamedTuple):
     def _known(self, connection: Connection) -> tuple[str | None, list[Version], Version | None]:
         """Returns the key that it gets, the versions under it, and the one that it is said again of.
 
-        Without a key it gets that of a memory with its text; one without a key that has its text gets its key.
+        Without a key it gets that of a memory with its text; one without a key with its text gets its key.
         """
         scope, digest, period, now = self.memory.scope, self.digest, self.period, self.now
         keys = [self.memory.key] if self.memory.key is not None else keys_of(connection, scope, digest)
@@ -100,7 +100,7 @@ class Put(NamedTuple):
         return row
 
     def _again(self, connection: Connection, memory: Memory, same: Version, period: Period) -> Any:
-        """Sets the given fields, adds the sources, and returns the row; under its key its text is the new one."""
+        """Sets the given fields, adds the sources, and returns the row; under its key it has the new text."""
         table, said = memories(), row_of(memory)
         row = connection.execute(table.select().where(table.c.seq == same.seq)).one()
         sources = tuple(dict.fromkeys((*memory_of(row).sources, *memory.sources)))

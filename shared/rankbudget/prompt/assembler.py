@@ -310,6 +310,11 @@ def _block(name: Any, value: Any) -> Block:
 
 
 def _block_of_items(name: str, items: list[Any]) -> Block:
+    if any(isinstance(item, Block) for item in items):
+        msg = (
+            f"block {name!r} must hold texts, segments or messages (got blocks). Give the blocks themselves."
+        )
+        raise BudgetConfigError(msg)
     segments = [item for item in items if isinstance(item, Segment)]
     if items and len(segments) == len(items):
         return Block(name=name, segments=tuple(items))
