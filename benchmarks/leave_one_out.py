@@ -94,7 +94,7 @@ WEIGHTS: Mapping[Sequence[str], Sequence[Weight]] = {
         "STRENGTH",
         "BRIDGED",
         "TITLED",
-        "BEHIND",
+        "NEARNESS",
         "LEADS_ON",
         "WORDS",
         "DOCUMENT",

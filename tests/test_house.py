@@ -314,3 +314,10 @@ def test_nothing_imports_in_a_circle() -> None:
     modules = shipped()
     graph = {module: imported_by(module, modules) for module in modules}
     assert [module for module in graph if module in reached_from(module, graph)] == []
+
+
+def test_every_weight_that_a_benchmark_changes_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights that are tried at other values are numbers of the product, under the names that they have there."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    weights = importlib.import_module("leave_one_out").WEIGHTS
+    assert all(weight.value() for group in weights.values() for weight in group)
