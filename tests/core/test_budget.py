@@ -187,6 +187,16 @@ def test_sums_outside_the_band_are_refused(ratios):
     assert "must sum to 0.95 to 1.05" in refused(ratios=ratios)
 
 
+@pytest.mark.parametrize("reserve", [0.05, 0.2, 0.5, 0.9])
+def test_any_share_may_be_kept_for_the_answer(reserve):
+    """The usual ratios share what a reserve leaves, whatever it is; those of a user are checked beside it."""
+    budget = TokenBudget(context_window=1000, reserve=reserve)
+    assert budget.available == 1000 - int(1000 * reserve)
+    assert budget.share_of("memory") == pytest.approx(3 / 7)
+    assert TokenBudget(context_window=1000).replace(reserve=reserve) == budget
+    assert "must sum to" in refused(reserve=0.2, ratios={"memory": 0.2, "history": 0.4})
+
+
 def test_a_reserve_in_tokens_leaves_the_ratios_free():
     """Beside tokens, ratios only need to be above 0 and at most about 1."""
     assert TokenBudget(reserve=1_000, ratios={"history": 0.2}).share_of("history") == 1

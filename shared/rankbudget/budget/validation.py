@@ -120,7 +120,7 @@ def ratio_problems(ratios: Mapping[str, float], sizes: Mapping[str, int], reserv
         problems.append(f"a block must have a ratio or a size (got both for {both})")
     if "reserve" in sizes:
         problems.append("sizes must not name 'reserve'. Give reserve=<tokens>")
-    is_share = 0 < reserve <= 1  # none is no tokens
+    is_share = 0 < reserve <= 1 and ratios != DEFAULT_RATIOS  # which share what any reserve leaves
     terms = {**ratios, "reserve": reserve} if is_share else ratios
     total = sum(terms.values())
     words = " + ".join(f"{name} {ratio:g}" for name, ratio in terms.items())
