@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from threading import Lock
@@ -66,26 +66,22 @@ class BoundedCache(Generic[K, V]):
 
 def word_counts(text: str) -> Mapping[str, int]:
     """Returns how often each unstemmed word occurs in a text."""
-    return _WORDS.get(text, _analyse)[0]
+    return _WORDS.get(text, _analyse)
 
 
-def _analyse(text: str) -> tuple[Mapping[str, int], str]:
-    """Returns the words of a text with their counts, and all in order, marked as `grams` marks them."""
+def _analyse(text: str) -> Mapping[str, int]:
     counts: dict[str, int] = {}  # plain: garbage collection passes over it, and most texts are short
-    rows: list[str] = []
     start, size = 0, len(text)
     while start < size:
         stop = text.find(" ", start + _SLICE) if size - start > _SLICE else size
         stop = stop if stop > 0 else size
-        words = raw_words(text[start:stop])
-        for word in words:
+        for word in raw_words(text[start:stop]):
             counts[word] = counts.get(word, 0) + 1
-        rows += ["__".join(words)] if words else []
         start = stop
-    return counts, f"_{'__'.join(rows)}_"
+    return counts
 
 
-_WORDS: BoundedCache[str, tuple[Mapping[str, int], str]] = BoundedCache(
+_WORDS: BoundedCache[str, Mapping[str, int]] = BoundedCache(
     max_size=8_000_000, size=lambda text: 2 * len(text) + 64
 )
 
@@ -95,12 +91,7 @@ class TermIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
-        self.words: list[Mapping[str, int]] = []
-        self._rows: list[str] = []
-        for text in texts:
-            counts, row = _WORDS.get(text, _analyse)
-            self.words.append(counts)
-            self._rows.append(row)
+        self.words: list[Mapping[str, int]] = [word_counts(text) for text in texts]
         markup = [
             _TAG.findall(text) if "</" in text else [] for text in texts
         ]  # can be found, but says nothing
@@ -110,7 +101,7 @@ class TermIndex:
         ]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
         self._gram_lengths = [len(text) - len("".join(t)) for text, t in zip(texts, markup, strict=True)]
-        self._weights: dict[tuple[str, str], list[tuple[int, float]]] = {}
+        self._weights: dict[str, dict[str, list[tuple[int, float]]]] = {"stem": {}, "gram": {}}
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> TermIndex:
@@ -123,12 +114,13 @@ class TermIndex:
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
-        return self._rate("stem", content_terms(query), self.with_stem, self.lengths)
+        terms = Counter(content_terms(query))
+        return self._rate("stem", terms, lambda new: map(self.with_stem, new), self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
-        pieces = [gram for word in content_words(query) for gram in grams(word)]
-        return self._rate("gram", pieces, self._with_piece, self._gram_lengths)
+        pieces = Counter([gram for word in content_words(query) for gram in grams(word)])
+        return self._rate("gram", pieces, self._with_pieces, self._gram_lengths)
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that occurs in `holders` texts; rare terms weigh more."""
@@ -136,19 +128,34 @@ class TermIndex:
 
     @cached_property
     def stems(self) -> Mapping[str, Sequence[str]]:
-        """The unstemmed words of each stem."""
+        """The unstemmed words of each stem; to look for few of them, ask `words_of`."""
         found: dict[str, list[str]] = {}
-        words = list(self._vocabulary)
-        for stemmed, word in zip(map(stem, words), words, strict=True):
-            if stemmed in found:
-                found[stemmed].append(word)
-            else:
-                found[stemmed] = [word]
+        for word in self._vocabulary:
+            found.setdefault(stem(word), []).append(word)
         return found
+
+    def words_of(self, term: str) -> list[str]:
+        """Returns the unstemmed words of one stem: they begin as it does, its last letter apart."""
+        return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property
     def _vocabulary(self) -> Iterable[str]:
         return dict.fromkeys(chain.from_iterable(self.words))
+
+    @cached_property
+    def _marked(self) -> str:
+        """All words in one text, marked as `grams` marks them: it is searched faster than each of them."""
+        return f"_{'__'.join(self._vocabulary)}_"
+
+    def _words_with(self, piece: str) -> Iterator[str]:
+        """Yields the words that have a piece, which may begin or end with a mark."""
+        marked = self._marked
+        place = marked.find(piece)
+        while place >= 0:
+            start = marked.rfind("_", 0, place + 1) + 1
+            end = marked.find("_", start)
+            yield marked[start:end]
+            place = marked.find(piece, end + 1)
 
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
@@ -180,27 +187,43 @@ class TermIndex:
 
     def with_stem(self, term: str) -> dict[int, int]:
         """Returns how often a stemmed word occurs in each text that has it; for few words."""
-        words = self.stems.get(term, ())
+        words = self.words_of(term)
         if len(words) <= 1:
             return {i: held[word] for word in words for i, held in enumerate(self.words) if word in held}
         return {
             i: n for i, held in enumerate(self.words) if (n := sum([held.get(word, 0) for word in words]))
         }
 
-    def _with_piece(self, piece: str) -> dict[int, int]:
-        return {i: n for i, row in enumerate(self._rows) if (n := row.count(piece))}
+    def _with_pieces(self, pieces: Sequence[str]) -> Iterable[dict[int, int]]:
+        """Returns how often each piece occurs in the texts that have it; all texts are read once."""
+        having: dict[str, list[tuple[dict[int, int], int]]] = {}
+        found: list[dict[int, int]] = []
+        for piece in pieces:
+            texts: dict[int, int] = {}
+            found.append(texts)
+            for word in self._words_with(piece):
+                having.setdefault(word, []).append((texts, f"_{word}_".count(piece)))
+        for i, held in enumerate(self.words):
+            for word in having.keys() & held.keys():
+                for texts, times in having[word]:
+                    texts[i] = texts.get(i, 0) + held[word] * times
+        return found
 
     def _rate(
-        self, kind: str, wanted: Sequence[str], find: Callable[[str], dict[int, int]], lengths: Sequence[int]
+        self,
+        kind: str,
+        wanted: Mapping[str, int],
+        find: Callable[[Sequence[str]], Iterable[Mapping[int, int]]],
+        lengths: Sequence[int],
     ) -> list[float]:
+        weights = self._weights[kind]
+        new = [term for term in wanted if term not in weights]
+        for term, holders in zip(new, find(new), strict=True):
+            if holders:
+                weights[term] = self._weigh(holders, lengths)  # kept for the next question that has the term
         scores = [0.0] * self.size
-        for term, times in Counter(wanted).items():
-            weights = self._weights.get((kind, term))
-            if weights is None:
-                weights = self._weigh(find(term), lengths)
-                if weights:  # kept for the next question that has the term
-                    self._weights[kind, term] = weights
-            for i, weight in weights:
+        for term, times in wanted.items():
+            for i, weight in weights.get(term, ()):
                 scores[i] += times * weight
         return scores
 

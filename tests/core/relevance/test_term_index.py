@@ -10,7 +10,7 @@ from rankbudget.relevance.corpus import TermIndex
 from rankbudget.relevance.words import grams
 
 WORDS = st.sampled_from(
-    "rank ranks franks banana bananas aaaaaa xyz budget budgets running ran 北京大学 дома домой élan".split()
+    "rank ranks franks banana bananas aaaaaa a xyz budget budgets running ran flies being 北京大学 дома домой élan".split()
 )
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=6).map(tuple)
 QUERY = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
@@ -42,4 +42,14 @@ def test_a_piece_counts_in_every_word_that_has_it(piece: str) -> None:
     expected = {
         i: n for i, text in enumerate(texts) if (n := sum(f"_{word}_".count(piece) for word in text.split()))
     }
-    assert TermIndex(texts)._with_piece(piece) == expected
+    assert list(TermIndex(texts)._with_pieces([piece])) == [expected]
+
+
+@given(TEXTS)
+def test_the_words_of_a_stem_are_those_that_it_is_of(texts: tuple[str, ...]) -> None:
+    """Words are found by the start of their stem, those of short stems and of other scripts, too."""
+    index = TermIndex(texts)
+    assert {term: sorted(index.words_of(term)) for term in index.stems} == {
+        term: sorted(words) for term, words in index.stems.items()
+    }
+    assert index.words_of("zebra") == index.words_of("q") == []
