@@ -90,15 +90,16 @@ def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[i
     waiting: list[tuple[int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
     passed = 0
     for place, (importance, links) in enumerate(_by_age(newest, turns)):
-        # The steps of an exchange cannot be without its question.
-        together = _uncuttable(timeline, links[0]) > HEAVY
-        for part in [links] if together else [[link] for link in links]:
-            weight = _uncuttable(timeline, part[0])
-            if weight > HEAVY:
-                heappush(waiting, (passed + weight, place, importance, part))
+        for number, link in enumerate(links):
+            tokens = sum(map(timeline.tokens_of, link))
+            weight = _uncuttable(timeline, link) if tokens > HEAVY else 0
+            if weight <= HEAVY:
+                yield importance, link
+                passed += tokens
                 continue
-            yield importance, part[0]
-            passed += sum([timeline.tokens_of(unit) for unit in part[0]])
+            heappush(waiting, (passed + weight, place, importance, [link] if number else links))
+            if not number:  # the steps of an exchange cannot be without its question
+                break
         while waiting and waiting[0][0] <= passed:
             yield from _each(heappop(waiting))
     while waiting:
@@ -120,9 +121,7 @@ def _by_age(newest: Sequence[Turn], older: Iterator[Turn]) -> Iterator[tuple[int
 
 
 def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
-    """Returns how many tokens of some units are in no text; 0 where all of them are few."""
-    if sum([timeline.tokens_of(unit) for unit in link]) <= HEAVY:
-        return 0
+    """Returns how many tokens of some units are in no text."""
     found = 0
     for position in [i for unit in link for i in unit.positions()]:
         message = timeline.messages[position]

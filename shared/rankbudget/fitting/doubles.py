@@ -24,14 +24,19 @@ _MARKS = re.compile(
 """Punctuation around words; 5' and -5 keep what belongs to the number."""
 
 
-def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int, str]:
+def find_doubles(
+    segments: Sequence[Segment], ranked: Iterable[int], parts: Sequence[Sequence[str]] | None = None
+) -> dict[int, str]:
     """Returns the positions of segments that repeat a better one, and its id; `ranked` is best first.
+
+    `parts` are the sentences of each text, if their words are known.
 
     Case, spaces and punctuation do not matter; numbers, names, negations and dates stay what they are, so
     texts that differ in one word are no doubles, nor those with other words beside them.
     """
     # Only texts whose words all occur in other texts as well can be doubles: few are, so few are compared.
-    alike = _ALIKE.get(tuple([segment.text for segment in segments]), _alike)
+    texts = tuple([segment.text for segment in segments])
+    alike = _ALIKE.get(texts, lambda texts: _alike(parts or [(text,) for text in texts]))
     twins: dict[int, str] = {}
     better: list[tuple[Segment, list[str]]] = []
     same: dict[tuple[str, str], str] = {}
@@ -55,9 +60,13 @@ def find_doubles(segments: Sequence[Segment], ranked: Iterable[int]) -> dict[int
     return twins
 
 
-def _alike(texts: Sequence[str]) -> frozenset[int]:
+def _alike(texts: Sequence[Sequence[str]]) -> frozenset[int]:
     """Returns the texts without a word of their own, and those with the rarest word of one of them."""
-    words = [word_counts(text) for text in texts]
+    listed = [list(map(word_counts, parts)) for parts in texts]
+    times = Counter(chain.from_iterable(chain.from_iterable(listed)))
+    if not any(all(times[word] > 1 for word in chain.from_iterable(held)) for held in listed):
+        return frozenset()  # nearly always: each text has a word that no other part of any text has
+    words = [dict.fromkeys(chain.from_iterable(held)) for held in listed]
     holders = Counter(chain.from_iterable(words))
     shared = [counts for counts in words if counts and all(holders[word] > 1 for word in counts)]
     rarest = {min(counts, key=holders.__getitem__) for counts in shared}

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..relevance.asking import queries_of, rated_for
-from ..relevance.corpus import TermIndex, scored_texts
+from ..relevance.corpus import scored_texts
 from ..relevance.evidence import Sentences, rate_documents, rate_sentences, word_shares
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.memories import MemoryScorer
@@ -103,7 +103,8 @@ class Evidence:
             order = _in_order(range(len(segments)), rater, self._order)
             return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
         units = _ranked(rater, segments, costs, price, compress=self._compress)
-        twins = find_doubles(segments, dict.fromkeys([i for i, _ in units])) if self._dedup else {}
+        ranked = dict.fromkeys([i for i, _ in units])
+        twins = find_doubles(segments, ranked, rater.split.by_text) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
         skip, sentences = (0, rater.split.by_text) if self._compress else (len(units) - len(twins), ())
@@ -279,7 +280,7 @@ class _Rater:
         texts = self.split.by_text
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
-        index = TermIndex.of(scored_texts(self.split.all))  # held while all that follows asks for it
+        held = self.split.indexes(self.segments)  # while all that follows asks for them
         if not self.given and not self.turns:
             rated = iter(rated_for(self.query, self._rate_sentences))
             rows = [[next(rated) for _ in pieces] for pieces in texts]
@@ -292,7 +293,7 @@ class _Rater:
             for rating, pieces in zip(self.documents, texts, strict=True):
                 own = [next(near) for _ in pieces]
                 found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return with_records(queries_of(self.query)[0], texts, found, index)
+        return with_records(queries_of(self.query)[0], texts, found, held[0])
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -87,40 +87,70 @@ _WORDS: BoundedCache[str, Mapping[str, int]] = BoundedCache(
 
 
 class TermIndex:
-    """Which texts hold which words, stems and word pieces."""
+    """Which texts hold which words, stems and word pieces.
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    Args:
+        texts: what is searched.
+        parts: indexes of parts that these texts are made of, if there are any, and the text that each part is
+            of: then no text is read again, what it holds is the sum of what its parts hold.
+    """
+
+    def __init__(self, texts: Sequence[str], parts: Sequence[Parts] = ()) -> None:
         self.size = len(texts)
-        self.words: list[Mapping[str, int]] = [word_counts(text) for text in texts]
-        markup = [
-            _TAG.findall(text) if "</" in text else [] for text in texts
-        ]  # can be found, but says nothing
-        self.lengths: list[int] = [
-            sum(counts.values()) - (len(raw_words(" ".join(tags))) if tags else 0)
-            for counts, tags in zip(self.words, markup, strict=True)
-        ]
+        self._texts, self._parts = texts, parts
+        # Markup can be found, but says nothing.
+        markup = {i: _TAG.findall(text) for i, text in enumerate(texts) if "</" in text}
+        self.lengths = self.word_totals[:]
         # Characters instead of word pieces: near enough to say which text is long, and known without a look.
-        self._gram_lengths = [len(text) - len("".join(t)) for text, t in zip(texts, markup, strict=True)]
-        self._weights: dict[str, dict[str, list[tuple[int, float]]]] = {"stem": {}, "gram": {}}
+        self._gram_lengths = list(map(len, texts))
+        for i, tags in markup.items():
+            self.lengths[i] -= len(raw_words(" ".join(tags)))
+            self._gram_lengths[i] -= len("".join(tags))
+        self._stems: dict[str, Mapping[int, int]] = {}
+        self._pieces: dict[str, Mapping[int, int]] = {}
 
     @classmethod
-    def of(cls, texts: tuple[str, ...]) -> TermIndex:
+    def of(cls, texts: tuple[str, ...], parts: Callable[[], Sequence[Parts]] = tuple) -> TermIndex:
         """Returns the index of these texts: one that is remembered or still in use, else a new one."""
         found = _INDEXES.find(texts) or _IN_USE.get(texts)
         if found is None:
-            found = _IN_USE[texts] = cls(texts)
+            found = _IN_USE[texts] = cls(texts, parts())
             _INDEXES.keep(texts, found)
+        return found
+
+    @cached_property
+    def word_totals(self) -> list[int]:
+        """How many words each text has, those of its markup included."""
+        if not self._parts:
+            return [sum(counts.values()) for counts in self.words]
+        found = [0] * self.size
+        for index, owners in self._parts:
+            for owner, size in zip(owners, index.word_totals, strict=True):
+                found[owner] += size
+        return found
+
+    @cached_property
+    def words(self) -> Sequence[Mapping[str, int]]:
+        """How often each unstemmed word occurs in each text."""
+        if not self._parts:
+            return [word_counts(text) for text in self._texts]
+        found: list[dict[str, int]] = [{} for _ in self._texts]
+        for index, owners in self._parts:
+            for owner, counts in zip(owners, index.words, strict=True):
+                own = found[owner]
+                for word, n in counts.items():
+                    own[word] = own.get(word, 0) + n
         return found
 
     def bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over stemmed words."""
         terms = Counter(content_terms(query))
-        return self._rate("stem", terms, lambda new: map(self.with_stem, new), self.lengths)
+        return self._rate(terms, map(self.with_stem, terms), self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
         pieces = Counter([gram for word in content_words(query) for gram in grams(word)])
-        return self._rate("gram", pieces, self._with_pieces, self._gram_lengths)
+        return self._rate(pieces, self.with_pieces(tuple(pieces)), self._gram_lengths)
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that occurs in `holders` texts; rare terms weigh more."""
@@ -130,7 +160,7 @@ class TermIndex:
     def stems(self) -> Mapping[str, Sequence[str]]:
         """The unstemmed words of each stem; to look for few of them, ask `words_of`."""
         found: dict[str, list[str]] = {}
-        for word in self._vocabulary:
+        for word in self.vocabulary:
             found.setdefault(stem(word), []).append(word)
         return found
 
@@ -139,13 +169,15 @@ class TermIndex:
         return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property
-    def _vocabulary(self) -> Iterable[str]:
-        return dict.fromkeys(chain.from_iterable(self.words))
+    def vocabulary(self) -> Iterable[str]:
+        """All unstemmed words, each once."""
+        held = [index.vocabulary for index, _ in self._parts] if self._parts else self.words
+        return dict.fromkeys(chain.from_iterable(held))
 
     @cached_property
     def _marked(self) -> str:
         """All words in one text, marked as `grams` marks them: it is searched faster than each of them."""
-        return f"_{'__'.join(self._vocabulary)}_"
+        return f"_{'__'.join(self.vocabulary)}_"
 
     def _words_with(self, piece: str) -> Iterator[str]:
         """Yields the words that have a piece, which may begin or end with a mark."""
@@ -169,7 +201,7 @@ class TermIndex:
     def alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
         """The unstemmed words of each first letter and length."""
         found: dict[tuple[str, int], list[str]] = {}
-        for word in self._vocabulary:
+        for word in self.vocabulary:
             found.setdefault((word[0], len(word)), []).append(word)
         return found
 
@@ -185,17 +217,41 @@ class TermIndex:
                 found[i] = found.get(i, 0) + n
         return found
 
-    def with_stem(self, term: str) -> dict[int, int]:
+    def with_stem(self, term: str) -> Mapping[int, int]:
         """Returns how often a stemmed word occurs in each text that has it; for few words."""
-        words = self.words_of(term)
-        if len(words) <= 1:
-            return {i: held[word] for word in words for i, held in enumerate(self.words) if word in held}
-        return {
-            i: n for i, held in enumerate(self.words) if (n := sum([held.get(word, 0) for word in words]))
-        }
+        found = self._stems.get(term)
+        if found is None:
+            found = self._sums([index.with_stem(term) for index, _ in self._parts])
+            words = () if self._parts else self.words_of(term)
+            if len(words) == 1:
+                found = {i: held[word] for word in words for i, held in enumerate(self.words) if word in held}
+            elif words:
+                counts = [sum([held.get(word, 0) for word in words]) for held in self.words]
+                found = {i: n for i, n in enumerate(counts) if n}
+            if found:
+                self._stems[term] = found  # kept for the next question that has the term
+        return found
 
-    def _with_pieces(self, pieces: Sequence[str]) -> Iterable[dict[int, int]]:
+    def with_pieces(self, pieces: Sequence[str]) -> list[Mapping[int, int]]:
         """Returns how often each piece occurs in the texts that have it; all texts are read once."""
+        new = [piece for piece in pieces if piece not in self._pieces]
+        if new and self._parts:
+            rows = [index.with_pieces(new) for index, _ in self._parts]
+            found = [self._sums(held) for held in zip(*rows, strict=True)]
+        else:
+            found = self._found_pieces(new)
+        self._pieces.update({piece: held for piece, held in zip(new, found, strict=True) if held})
+        return [self._pieces.get(piece, {}) for piece in pieces]
+
+    def _sums(self, held: Sequence[Mapping[int, int]]) -> dict[int, int]:
+        """Returns how often something occurs in each text, from how often in each part."""
+        found: dict[int, int] = {}
+        for (_, owners), counts in zip(self._parts, held, strict=True):
+            for j, n in counts.items():
+                found[owners[j]] = found.get(owners[j], 0) + n
+        return found
+
+    def _found_pieces(self, pieces: Sequence[str]) -> list[dict[int, int]]:
         having: dict[str, list[tuple[dict[int, int], int]]] = {}
         found: list[dict[int, int]] = []
         for piece in pieces:
@@ -203,38 +259,28 @@ class TermIndex:
             found.append(texts)
             for word in self._words_with(piece):
                 having.setdefault(word, []).append((texts, f"_{word}_".count(piece)))
-        for i, held in enumerate(self.words):
+        for i, held in enumerate(self.words) if having else ():
             for word in having.keys() & held.keys():
                 for texts, times in having[word]:
                     texts[i] = texts.get(i, 0) + held[word] * times
         return found
 
     def _rate(
-        self,
-        kind: str,
-        wanted: Mapping[str, int],
-        find: Callable[[Sequence[str]], Iterable[Mapping[int, int]]],
-        lengths: Sequence[int],
+        self, wanted: Mapping[str, int], found: Iterable[Mapping[int, int]], lengths: Sequence[int]
     ) -> list[float]:
-        weights = self._weights[kind]
-        new = [term for term in wanted if term not in weights]
-        for term, holders in zip(new, find(new), strict=True):
-            if holders:
-                weights[term] = self._weigh(holders, lengths)  # kept for the next question that has the term
+        """Returns the sum of what each term adds to each text that holds it."""
         scores = [0.0] * self.size
-        for term, times in wanted.items():
-            for i, weight in weights.get(term, ()):
-                scores[i] += times * weight
-        return scores
-
-    def _weigh(self, holders: Mapping[int, int], lengths: Sequence[int]) -> list[tuple[int, float]]:
-        """Returns what a term adds to each text that holds it."""
-        weight = self.idf(len(holders)) * (K1 + 1)
         scale = K1 * B / (sum(lengths) / max(1, self.size) or 1.0)
         base = K1 * (1 - B)
-        return [(i, weight * n / (n + base + scale * lengths[i])) for i, n in holders.items()]
+        longer = [scale * length for length in lengths]
+        for times, holders in zip(wanted.values(), found, strict=True):
+            weight = self.idf(len(holders)) * (K1 + 1)
+            for i, n in holders.items():
+                scores[i] += times * (weight * n / (n + base + longer[i]))
+        return scores
 
 
+Parts = tuple[TermIndex, Sequence[int]]
 _INDEXES: BoundedCache[tuple[str, ...], TermIndex] = BoundedCache(
     max_size=4_000_000, size=lambda texts: sum(map(len, texts)) + 64
 )
@@ -244,10 +290,12 @@ _IN_USE: WeakValueDictionary[tuple[str, ...], TermIndex] = WeakValueDictionary()
 
 def scored_texts(segments: Sequence[Segment]) -> tuple[str, ...]:
     """Returns what scorers read of each segment: its text, led by what is beside it and by its title."""
-    return tuple([_with_lead(s) if s.title or s.beside else s.text for s in segments])
+    return tuple([f"{lead_of(s)}{s.text}" if s.title or s.beside else s.text for s in segments])
 
 
-def _with_lead(segment: Segment) -> str:
-    text = f"{segment.beside}\n{segment.text}" if segment.beside else segment.text
-    told = not segment.title or segment.title in segment.beside or text.startswith(segment.title)
-    return text if told else f"{segment.title}: {text}"
+def lead_of(segment: Segment) -> str:
+    """Returns what scorers read before a segment's text: its title, where nothing else begins with it."""
+    lead = f"{segment.beside}\n" if segment.beside else ""
+    title = segment.title
+    told = not title or title in segment.beside or f"{lead}{segment.text}".startswith(title)
+    return lead if told else f"{title}: {lead}"

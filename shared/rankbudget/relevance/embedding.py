@@ -7,7 +7,6 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -165,22 +164,24 @@ class _WordVectors:
         found = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
         known = self._known.__getitem__
         for row, text in enumerate(texts):
-            tokens = list(chain.from_iterable(map(known, text.split())))
-            if tokens:
+            tokens = np.frombuffer(b"".join(map(known, text.split())), dtype=np.intp)
+            if len(tokens):
                 np.add.reduce(self._vectors.take(tokens, axis=0), axis=0, out=found[row])
                 found[row] /= len(tokens)
         return found
 
 
-class _Tokens(dict[str, tuple[int, ...]]):
-    """The tokens of each word, made when they are asked for first; those of long words are not kept."""
+class _Tokens(dict[str, bytes]):
+    """The tokens of each word as numpy reads them, made when they are asked for first; not kept of long words."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__()
         self._tokenizer = tokenizer
 
-    def __missing__(self, word: str) -> tuple[int, ...]:
-        ids = tuple(self._tokenizer.encode(word, add_special_tokens=False).ids)
+    def __missing__(self, word: str) -> bytes:
+        import numpy as np
+
+        ids = np.array(self._tokenizer.encode(word, add_special_tokens=False).ids, dtype=np.intp).tobytes()
         if len(word) <= _LONGEST:
             if len(self) >= _MOST_WORDS:
                 self.clear()

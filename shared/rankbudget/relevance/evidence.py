@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import regex
 
 from ..segment import Segment
-from .corpus import BoundedCache, TermIndex, scored_texts
+from .corpus import BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
@@ -71,8 +71,11 @@ _RATED: BoundedCache[tuple[str, str, tuple[str, ...], tuple[str | None, ...]], A
 def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> list[float]:
     """Returns how likely each document holds evidence for the query; higher is likelier."""
     split = Sentences.of(segments)
+    held = split.indexes(segments)
     first = {split.owners[j] for j in _direct_matches(query, segments, split)}
-    return _with_first(_rated_documents(query, segments, scorer, split)[0], first)
+    rated = _with_first(_rated_documents(query, segments, scorer, split)[0], first)
+    del held
+    return rated
 
 
 @_once
@@ -82,9 +85,10 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     What a sentence says of the question itself comes before what it leads to: direct matches are the first.
     """
     split = Sentences.of(segments)
+    held = split.indexes(segments)
     documents, leads_on = _rated_documents(query, segments, scorer, split)
     matches = _direct_matches(query, segments, split)
-    lengths = TermIndex.of(scored_texts(split.all)).lengths
+    lengths = held[0].lengths
     near = normalised(scorer.score(query, split.all))
     flat = [NEARNESS * near[j] + LEADS_ON * leads_on[j] for j in range(len(near))]
     for j, owner in enumerate(split.owners):
@@ -190,6 +194,13 @@ class Sentences:
     def owners(self) -> list[int]:
         """The position of the text that each sentence is of."""
         return [i for i, pieces in enumerate(self.by_text) for _ in pieces]
+
+    def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
+        """Returns the index of all sentences and that of the segments: hold both while they are asked for."""
+        own = TermIndex.of(scored_texts(self.all))
+        leads = tuple(map(lead_of, segments))
+        beside = [(TermIndex.of(leads), range(len(leads)))] if any(leads) else []
+        return own, TermIndex.of(scored_texts(segments), lambda: [*beside, (own, self.owners)])
 
 
 _SPLITS: BoundedCache[tuple[str, ...], Sentences] = BoundedCache(

@@ -24,10 +24,10 @@ _BLOCK = r"(?:h[1-6]|p|li|tr|div|dt|dd|pre|table|[uo]l|section|article|header|fo
 _BLOCK_END = re.compile(rf"</{_BLOCK}\s*>|<br\s*/?>|(?<=>)\s*(?=<h[1-6]\b)", re.IGNORECASE)
 _NO_RECORD = re.compile(r"(?:h[1-6]|p|br|b|i|a|em|span|strong|t[dh])\Z", re.IGNORECASE)
 _TAG, _MOST_TAGS = re.compile(r"<(\w[\w:.-]*)"), 8
-_LISTS = (  # where two items meet, the fewest of them, and the most characters of one
-    (re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
-    (re.compile(r"(?<=[|;])(?= )"), 6, 400),
-    (re.compile(r"(?<=,)(?= )"), 20, 100),
+_LISTS = (  # what ends an item, where two of them meet, the fewest of them, and the most characters of one
+    (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
+    ("|;", re.compile(r"(?<=[|;])(?= )"), 6, 400),
+    (",", re.compile(r"(?<=,)(?= )"), 20, 100),
 )
 _CHUNK = re.compile(r".{1,300}(?=\s|\Z)|\S+", re.DOTALL)
 """What a long line without full stops is parted into, as speech that was written down."""
@@ -44,7 +44,9 @@ def items_in(line: str) -> list[str]:
     """Returns the items of a list in one long line, or parts of one, which no full stop parts."""
     if len(line) <= LONGEST or "\n" in line.strip():
         return [line]
-    for ends, fewest, longest in _LISTS:
+    for signs, ends, fewest, longest in _LISTS:
+        if sum(map(line.count, signs)) < fewest - 1:  # nearly always, and seen a hundred times as fast
+            continue
         items = ends.split(line)
         if len(items) >= fewest and max(map(len, items)) <= longest:
             return items

@@ -25,7 +25,8 @@ _FEWEST, _FEW = 6, 10
 _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
 _STEP = 1e-6
-_LEAST_ROWS = 3
+_LEAST_ROWS, _LEAST_LINES = 3, 3
+"""Rows of a table, and lines of a text that has a table or an exception with two frames."""
 _FEW_TRACES = 3
 """So many exceptions in one text are worth as much as the best line of it."""
 
@@ -183,6 +184,8 @@ def with_records(
             for step, k in enumerate(records_of(texts[i])(j)):
                 made[i][k] = max(made[i][k], made[i][j] - _STEP * step)
     for pieces, row in zip(texts, made, strict=True):
+        if len(pieces) < _LEAST_LINES:
+            continue
         for head, lines in _tables(pieces):
             best = max(row[lines.start : lines.stop]) - _STEP / 2
             row[head.start : head.stop] = [max(rating, best) for rating in row[head.start : head.stop]]

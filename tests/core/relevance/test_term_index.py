@@ -42,7 +42,7 @@ def test_a_piece_counts_in_every_word_that_has_it(piece: str) -> None:
     expected = {
         i: n for i, text in enumerate(texts) if (n := sum(f"_{word}_".count(piece) for word in text.split()))
     }
-    assert list(TermIndex(texts)._with_pieces([piece])) == [expected]
+    assert list(TermIndex(texts).with_pieces([piece])) == [expected]
 
 
 @given(TEXTS)
