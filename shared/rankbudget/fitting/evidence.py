@@ -293,7 +293,7 @@ class _Rater:
             for rating, pieces in zip(self.documents, texts, strict=True):
                 own = [next(near) for _ in pieces]
                 found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return with_records(queries_of(self.query)[0], texts, found, held[0])
+        return with_records(queries_of(self.query)[0], texts, self.split.marks, found, held[0])
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -324,7 +324,8 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     if any("role" in item for item in items if isinstance(item, Mapping)):
         msg = f"block {name!r} must hold texts, segments or objects (got messages). Give them as 'history'."
         raise BudgetConfigError(msg)
-    hint = next(filter(None, map(adapter_hint, items)), "")
+    kinds = {type(item): item for item in reversed(items)}
+    hint = next(filter(None, map(adapter_hint, kinds.values())), "")
     if hint:
         msg = f"block {name!r} must hold texts or segments (got {items[0]!r:.80}).{hint}"
         raise BudgetConfigError(msg)

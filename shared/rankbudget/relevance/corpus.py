@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from threading import Lock
@@ -179,15 +179,16 @@ class TermIndex:
         """All words in one text, marked as `grams` marks them: it is searched faster than each of them."""
         return f"_{'__'.join(self.vocabulary)}_"
 
-    def _words_with(self, piece: str) -> Iterator[str]:
-        """Yields the words that have a piece, which may begin or end with a mark."""
-        marked = self._marked
+    def _words_with(self, piece: str) -> list[str]:
+        """Returns the words that have a piece, which may begin or end with a mark."""
+        marked, found = self._marked, []
         place = marked.find(piece)
         while place >= 0:
-            start = marked.rfind("_", 0, place + 1) + 1
-            end = marked.find("_", start)
-            yield marked[start:end]
+            end = marked.find("_", place + 1)
+            start = place if piece[0] == "_" else marked.rfind("_", 0, place)
+            found.append(marked[start + 1 : end])
             place = marked.find(piece, end + 1)
+        return found
 
     @cached_property
     def _holders(self) -> Mapping[str, Sequence[tuple[int, int]]]:
@@ -258,7 +259,8 @@ class TermIndex:
             texts: dict[int, int] = {}
             found.append(texts)
             for word in self._words_with(piece):
-                having.setdefault(word, []).append((texts, f"_{word}_".count(piece)))
+                times = word.count(piece) or 1  # one with a mark is there once
+                having.setdefault(word, []).append((texts, times))
         for i, held in enumerate(self.words) if having else ():
             for word in having.keys() & held.keys():
                 for texts, times in having[word]:

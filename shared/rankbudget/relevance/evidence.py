@@ -17,6 +17,7 @@ from .corpus import BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
+from .records import Marks, marks_of
 from .sentences import split_sentences
 from .stopwords import STOP_WORDS
 from .words import content_terms, raw_words, stem
@@ -194,6 +195,12 @@ class Sentences:
     def owners(self) -> list[int]:
         """The position of the text that each sentence is of."""
         return [i for i, pieces in enumerate(self.by_text) for _ in pieces]
+
+    @cached_property
+    def marks(self) -> dict[int, Marks]:
+        """The tables and stack traces of the texts that have some."""
+        found = ((i, marks_of(pieces)) for i, pieces in enumerate(self.by_text) if len(pieces) > 1)
+        return {i: marks for i, marks in found if any(marks)}
 
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate, chain
 
 from .corpus import BoundedCache, TermIndex
 from .long_lines import SHORT, depths_of, is_keyed_list, is_table
@@ -25,8 +27,7 @@ _FEWEST, _FEW = 6, 10
 _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
 _STEP = 1e-6
-_LEAST_ROWS, _LEAST_LINES = 3, 3
-"""Rows of a table, and lines of a text that has a table or an exception with two frames."""
+_LEAST_ROWS = 3
 _FEW_TRACES = 3
 """So many exceptions in one text are worth as much as the best line of it."""
 
@@ -169,27 +170,40 @@ def _paragraph_end(pieces: Sequence[str], i: int) -> int:
     return stop
 
 
+Marks = tuple[list[tuple[range, range]], list[tuple[list[int], range]]]
+"""Of a text the head and the rows of each table, the exception and the frames of each stack trace."""
+
+
+def marks_of(pieces: Sequence[str]) -> Marks:
+    """Returns where the tables and the stack traces of a text are."""
+    return list(_tables(pieces)), list(traces_in(pieces))
+
+
 def with_records(
-    query: str, texts: Sequence[tuple[str, ...]], ratings: Sequence[Sequence[float]], index: TermIndex
+    query: str,
+    texts: Sequence[tuple[str, ...]],
+    marks: Mapping[int, Marks],
+    ratings: Sequence[Sequence[float]],
+    index: TermIndex,
 ) -> list[list[float]]:
     """Returns ratings of the sentences of texts with those of one record behind the one that was asked for.
 
     What a record says belongs to its name: without it, the next record's value would be read as its own.
-    `index` is of all sentences.
+    `index` is of all sentences; `marks` are those of the texts that have some.
     """
-    places = [(i, j) for i, pieces in enumerate(texts) for j in range(len(pieces))]
+    starts = list(accumulate(map(len, texts), initial=0))
     made = [list(row) for row in ratings]
-    for i, j in map(places.__getitem__, _asked_for(query, [texts[i][j] for i, j in places], index)):
+    for place in _asked_for(query, list(chain.from_iterable(texts)), index):
+        i = bisect_right(starts, place) - 1
+        j = place - starts[i]
         if len(texts[i]) >= _FEWEST:
             for step, k in enumerate(records_of(texts[i])(j)):
                 made[i][k] = max(made[i][k], made[i][j] - _STEP * step)
-    for pieces, row in zip(texts, made, strict=True):
-        if len(pieces) < _LEAST_LINES:
-            continue
-        for head, lines in _tables(pieces):
+    for number, (tables, traces) in marks.items():
+        row = made[number]
+        for head, lines in tables:
             best = max(row[lines.start : lines.stop]) - _STEP / 2
             row[head.start : head.stop] = [max(rating, best) for rating in row[head.start : head.stop]]
-        traces = list(traces_in(pieces))
         for exception, frames in traces:
             of_frames = max(row[frames.start : frames.stop]) + _STEP / 2
             best = max(of_frames, max(row) - _STEP / 2) if len(traces) <= _FEW_TRACES else of_frames
