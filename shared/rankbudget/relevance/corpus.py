@@ -166,6 +166,8 @@ class TermIndex:
 
     def words_of(self, term: str) -> list[str]:
         """Returns the unstemmed words of one stem: they begin as it does, its last letter apart."""
+        if self._parts:
+            return [word for index, _ in self._parts for word in index.words_of(term)]
         return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property
@@ -223,7 +225,7 @@ class TermIndex:
         found = self._stems.get(term)
         if found is None:
             found = self._sums([index.with_stem(term) for index, _ in self._parts])
-            words = () if self._parts else self.words_of(term)
+            words = [] if self._parts else self.words_of(term)
             if len(words) == 1:
                 found = {i: held[word] for word in words for i, held in enumerate(self.words) if word in held}
             elif words:

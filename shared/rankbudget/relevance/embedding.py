@@ -162,12 +162,14 @@ class _WordVectors:
         import numpy as np
 
         found = np.zeros((len(texts), self._vectors.shape[1]), dtype=np.float32)
+        sizes = np.ones((len(texts), 1), dtype=np.float32)
         known = self._known.__getitem__
         for row, text in enumerate(texts):
             tokens = np.frombuffer(b"".join(map(known, text.split())), dtype=np.intp)
             if len(tokens):
                 np.add.reduce(self._vectors.take(tokens, axis=0), axis=0, out=found[row])
-                found[row] /= len(tokens)
+                sizes[row] = len(tokens)
+        found /= sizes
         return found
 
 

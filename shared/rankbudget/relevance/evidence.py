@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
 from itertools import chain
 from typing import Any, TypeVar, cast
@@ -175,6 +176,14 @@ def _rated_documents(
     return ratings, leads_on
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sentence(Segment):
+    """A part of a segment's text: that was checked, and there may be thousands."""
+
+    def __post_init__(self) -> None:
+        """Checks nothing."""
+
+
 class Sentences:
     """The sentences of some texts, split once however many there are."""
 
@@ -189,7 +198,7 @@ class Sentences:
     @cached_property
     def all(self) -> tuple[Segment, ...]:
         """All sentences in order, to be rated."""
-        return tuple([Segment(id=str(j), text=text) for j, text in enumerate(chain(*self.by_text))])
+        return tuple([_Sentence(id=str(j), text=text) for j, text in enumerate(chain(*self.by_text))])
 
     @cached_property
     def owners(self) -> list[int]:
