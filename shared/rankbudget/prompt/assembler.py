@@ -318,20 +318,11 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     segments = [item for item in items if isinstance(item, Segment)]
     if items and len(segments) == len(items):
         return Block(name=name, segments=tuple(items))
-    texts = items and name != "history" and all(isinstance(item, str) for item in items)
-    if name in _MESSAGES and not texts:
+    texts = all(isinstance(item, str) for item in items)
+    if name in _MESSAGES and not (items and texts and name != "history"):
         return Block(name=name, messages=items)
-    if any("role" in item for item in items if isinstance(item, Mapping)):
-        msg = f"block {name!r} must hold texts, segments or objects (got messages). Give them as 'history'."
-        raise BudgetConfigError(msg)
-    kinds = {type(item): item for item in reversed(items)}
-    hint = next(filter(None, map(adapter_hint, kinds.values())), "")
-    if hint:
-        msg = f"block {name!r} must hold texts or segments (got {items[0]!r:.80}).{hint}"
-        raise BudgetConfigError(msg)
-    if None in items:
-        msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)})."
-        raise BudgetConfigError(msg)
+    if not texts:
+        _check_items(name, items)
     made = [
         item
         if isinstance(item, Segment)
@@ -341,5 +332,22 @@ def _block_of_items(name: str, items: list[Any]) -> Block:
     return Block(name=name, segments=tuple(made))
 
 
+def _check_items(name: str, items: list[Any]) -> None:
+    """Refuses messages, objects of a framework and None among texts, segments and objects of a block."""
+    if any("role" in item for item in items if isinstance(item, Mapping)):
+        msg = f"block {name!r} must hold texts, segments or objects (got messages). Give them as 'history'."
+        raise BudgetConfigError(msg)
+    hint = next(filter(None, map(adapter_hint, items)), "")
+    if hint:
+        msg = f"block {name!r} must hold texts or segments (got {items[0]!r:.80}).{hint}"
+        raise BudgetConfigError(msg)
+    if None in items:
+        msg = f"block {name!r} must hold texts, segments or objects (got None at {items.index(None)})."
+        raise BudgetConfigError(msg)
+
+
 def _repeated(names: Iterable[str]) -> list[tuple[str, int]]:
-    return [(name, times) for name, times in Counter(names).items() if times > 1]
+    held = list(names)
+    if len(set(held)) == len(held):  # nearly always
+        return []
+    return [(name, times) for name, times in Counter(held).items() if times > 1]

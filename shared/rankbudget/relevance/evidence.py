@@ -213,8 +213,8 @@ class Sentences:
 
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""
-        own = TermIndex.of(scored_texts(self.all))
-        leads = tuple(map(lead_of, segments))
+        own = TermIndex.of(tuple(chain.from_iterable(self.by_text)))
+        leads = tuple([lead_of(s) if s.title or s.beside else "" for s in segments])
         beside = [(TermIndex.of(leads), range(len(leads)))] if any(leads) else []
         return own, TermIndex.of(scored_texts(segments), lambda: [*beside, (own, self.owners)])
 
