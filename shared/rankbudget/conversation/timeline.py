@@ -347,7 +347,7 @@ class Timeline:
         ids = [call for message in messages[at:after] for call in self.codec.call_ids(message)]
         if ids:
             return self._batch(at, after, stop, ids, body, broken)
-        if all(says_nothing(self.codec.to_dict(message)) for message in messages[at:after]):
+        if all(map(says_nothing, map(self.codec.to_dict, messages[at:after]))):
             broken += [(i, "empty_message") for i in range(at, after)]
         elif self._answers(messages[at]):
             broken += [(i, "orphan_result") for i in range(at, after)]

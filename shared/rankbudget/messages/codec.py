@@ -230,7 +230,7 @@ class DictCodec:
 
 def _content_key(message: Mapping[str, Any]) -> str:
     """Returns under which key a message keeps its content."""
-    return next((key for key in ("parts", "output") if key in message), "content")
+    return "parts" if "parts" in message else "output" if "output" in message else "content"
 
 
 def _content(message: Mapping[str, Any]) -> Any:
