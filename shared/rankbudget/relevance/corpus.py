@@ -160,7 +160,7 @@ class TermIndex:
     def stems(self) -> Mapping[str, Sequence[str]]:
         """The unstemmed words of each stem; to look for few of them, ask `words_of`."""
         found: dict[str, list[str]] = {}
-        for word in self.vocabulary:
+        for word in self._vocabulary:
             found.setdefault(stem(word), []).append(word)
         return found
 
@@ -171,15 +171,13 @@ class TermIndex:
         return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property
-    def vocabulary(self) -> Iterable[str]:
-        """All unstemmed words, each once."""
-        held = [index.vocabulary for index, _ in self._parts] if self._parts else self.words
-        return dict.fromkeys(chain.from_iterable(held))
+    def _vocabulary(self) -> Iterable[str]:
+        return dict.fromkeys(chain.from_iterable(self.words))
 
     @cached_property
     def _marked(self) -> str:
         """All words in one text, marked as `grams` marks them: it is searched faster than each of them."""
-        return f"_{'__'.join(self.vocabulary)}_"
+        return f"_{'__'.join(self._vocabulary)}_"
 
     def _words_with(self, piece: str) -> list[str]:
         """Returns the words that have a piece, which may begin or end with a mark."""
@@ -204,7 +202,7 @@ class TermIndex:
     def alike(self) -> Mapping[tuple[str, int], Sequence[str]]:
         """The unstemmed words of each first letter and length."""
         found: dict[tuple[str, int], list[str]] = {}
-        for word in self.vocabulary:
+        for word in self._vocabulary:
             found.setdefault((word[0], len(word)), []).append(word)
         return found
 
