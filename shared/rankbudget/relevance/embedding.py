@@ -174,7 +174,7 @@ class _WordVectors:
 
 
 class _Tokens(dict[str, bytes]):
-    """The tokens of each word as numpy reads them, made when they are asked for first; not kept of long words."""
+    """The tokens of each word as numpy reads them, made when asked for first; not kept of long words."""
 
     def __init__(self, tokenizer: Any) -> None:
         super().__init__()
