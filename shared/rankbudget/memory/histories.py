@@ -11,7 +11,7 @@ from typing import Any
 from ..conversation.timeline import Timeline
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, named_options, shown
+from ..errors import BudgetConfigError, check_count, check_list, named_options, shown
 from ..prompt.fit_messages import fit_messages
 from ..report.report import BudgetReport, FitResult
 from ..segment import Scope
@@ -308,14 +308,14 @@ class StoredThread:
 
     def _in_parts(self, given: Iterable[Any], key: str | None) -> Iterator[list[dict[str, Any]]]:
         """Yields rows of messages, some at a time, with what is counted at once."""
+        check_list("given", given, "messages")
         source, number = iter(given), 0
         while part := list(islice(source, AT_ONCE)):
-            counts = self.store.counts.of(self.form, part)
-            rows = []
-            for message, tokens in zip(part, counts, strict=True):
-                row = self.form.row(message, None if key is None else f"{key}:{number}")
-                rows.append({**row, "counts": json.dumps(tokens)})
-                number += 1
+            names = [None if key is None else f"{key}:{number + n}" for n in range(len(part))]
+            rows = list(map(self.form.row, part, names))
+            for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
+                row["counts"] = json.dumps(tokens)
+            number += len(part)
             yield rows
 
 
