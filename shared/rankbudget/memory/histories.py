@@ -27,6 +27,7 @@ from .thread_rows import (
     AT_ONCE,
     add,
     all_rows,
+    end_at,
     found,
     is_same,
     locked,
@@ -227,7 +228,7 @@ class StoredThread:
         )
 
     # ---- written ---------------------------------------------------------------------------------
-    def append(self, given: Iterable[Any], *, key: str | None = None) -> int:
+    def append(self, given: Iterable[Any], *, key: str | None = None, after: str | None = None) -> int:
         """Adds messages at the end, all of them or none, and returns how many were new.
 
         A message with an id that is stored already is not added again; its new content replaces the old.
@@ -235,13 +236,19 @@ class StoredThread:
         Args:
             given: messages, oldest first; an iterator may yield millions.
             key: names this call: messages without an id are added once for a key, however often it is sent.
+            after: id of a stored message; what is behind it is `replaced` by what is given.
+
+        Raises:
+            StoreConflictError: the message `after` is not in the conversation, or no longer.
         """
         parts = self._in_parts(given, key)
         first, new = next(parts, None), 0
-        if first is None:
+        if first is None and after is None:
             return 0
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
+            if after is not None:
+                end_at(connection, head, str(after))
             while first is not None:
                 rows = list(unstored(connection, head, first, self.form))
                 add(connection, head, rows)
