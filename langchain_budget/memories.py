@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 from typing_extensions import override
 
 from rankbudget import Scope
-from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.errors import BudgetConfigError, counted, shown
 from rankbudget.memory import Memory, MemoryStore
 
 from ._options import Settings
@@ -106,6 +106,8 @@ def memory_tools(
 
     def recall(query: str, config: RunnableConfig) -> str:
         found = store.fit(query, scope=_scope(scope, config), max_tokens=max_tokens, counter=counter)
+        if not found.text and found.report.decisions:
+            return f"No memory fits into {counted(max_tokens, 'token')}."
         return found.text or "Nothing is remembered about this."
 
     def forget_memory(key: str, config: RunnableConfig) -> str:

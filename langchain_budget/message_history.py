@@ -6,6 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -48,6 +49,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     """
 
     _own = ("history", "_session")
+    _asked_elsewhere = False  # whether a question follows what is read: then no call waits for its results
 
     @checked
     def __init__(
@@ -132,6 +134,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
             stored = list((yield Call(lambda: self.history.messages, (), self.history.aget_messages)))
         ceiling, extra = self._limits.ceiling, self.extra_tokens
         request = self._session.request(stored, ceiling=ceiling, extra_tokens=extra, covers="history")
+        request = replace(request, asked_elsewhere=self._asked_elsewhere)
         plan = yield from planned(request, self._session, read=True)
         return FitResult(messages=plan.history, report=plan.report)
 

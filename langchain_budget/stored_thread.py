@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import ensure_config
 from typing_extensions import NotRequired, Unpack, override
@@ -35,10 +34,14 @@ _SUMMARIES = ("summary", "summarization")
 
 
 class ThreadState(AgentState[Any]):
-    """The state of a run, with what was loaded into it, and what it said, whatever is removed later."""
+    """The state of a run, with what was loaded into it, and what it said, whatever is removed later.
+
+    What is stored behind the message `after` is replaced at the end.
+    """
 
     stored_ids: NotRequired[Annotated[list[str], PrivateStateAttr]]
     said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
+    after: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
@@ -46,10 +49,12 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     The run's `thread_id` names the conversation. It is for agents without a checkpointer, also of a graph
     around them, which would keep the same conversation a second time. A client may send messages again:
-    what is stored under their ids is known, what was edited replaces the stored one, and what is stored
-    behind the last of them is not sent.
+    what is stored under their ids is known, and what was edited replaces the stored one. The run goes on
+    behind the last of them, as after an edited question, or one that is sent again for another answer: what
+    is stored behind that is not sent, and is `replaced` when the run stores its result.
     Put this middleware first: it then stores what others remove from the state, and no summary that they
-    write. A run that fails stores nothing.
+    write. A run that fails or is stopped stores nothing, but for edits of a conversation that is sent again
+    to its end.
 
     Args:
         store: the `HistoryStore`.
@@ -88,13 +93,8 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         options: dict[str, Any] = {"budget": budget, **limits}
         self._fitted = BudgetMessageHistory.around(self._history, **options)
 
-    def _history(self, scope: Scope, name: str, gone: frozenset[str] = frozenset()) -> BaseChatMessageHistory:
-        stored = NamedMessageHistory(self.store, name, scope=scope)
-        if not gone:
-            return stored
-        branch = Store()
-        branch.messages = [message for message in stored.messages if message.id not in gone]
-        return branch
+    def _history(self, scope: Scope, name: str) -> NamedMessageHistory:
+        return NamedMessageHistory(self.store, name, scope=scope)
 
     def _of(self, runtime: Any) -> tuple[Scope, str]:
         """Returns whose conversation runs, and its name."""
@@ -115,16 +115,13 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
-        scope, name = self._of(runtime)
-        asked, gone = self._compared(scope, name, state)
-        return _begun(self._fitted(scope, name, gone).messages, asked)
+        loaded, begun = self._begun(*self._of(runtime), state)
+        return _with(loaded.messages, begun)
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
-        scope, name = self._of(runtime)
-        asked, gone = await asyncio.to_thread(self._compared, scope, name, state)
-        branch = await asyncio.to_thread(self._fitted, scope, name, gone)
-        return _begun(await branch.aget_messages(), asked)
+        loaded, begun = await asyncio.to_thread(self._begun, *self._of(runtime), state)
+        return _with(await loaded.aget_messages(), begun)
 
     @override
     def before_model(self, state: ThreadState, runtime: Any) -> dict[str, Any] | None:
@@ -134,42 +131,55 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     @override
     def after_agent(self, state: ThreadState, runtime: Any) -> None:
-        self._history(*self._of(runtime)).add_messages(_said(state))
+        self._history(*self._of(runtime)).thread.append(_said(state), after=state.get("after"))
 
     @override
     async def aafter_agent(self, state: ThreadState, runtime: Any) -> None:
-        await asyncio.to_thread(self._history(*self._of(runtime)).add_messages, _said(state))
+        thread = self._history(*self._of(runtime)).thread
+        await asyncio.to_thread(thread.append, _said(state), after=state.get("after"))
 
-    def _compared(
+    def _begun(
         self, scope: Scope, name: str, state: ThreadState
-    ) -> tuple[list[BaseMessage], frozenset[str]]:
-        """Returns what is asked, and which stored messages are not loaded; stores what the client has edited.
+    ) -> tuple[BudgetMessageHistory, dict[str, Any]]:
+        """Returns what is loaded, and the state with what is asked.
 
-        Asked is what is not stored, and a question that is asked again with what follows it. What is stored
-        behind the last message that is sent again is not loaded: the client goes on before it.
+        Asked is what is not stored, and a question that is asked again with what follows it. If the client
+        goes on before the end, the store keeps all as it is until the run has a result; else edits are
+        stored now.
         """
-        thread = NamedMessageHistory(self.store, name, scope=scope).thread
-        if edited := thread.changed([m for m in state["messages"] if not _is_shortened(m)]):
-            thread.append(edited)
-        here = {str(message.id) for message in state["messages"]}
-        known = thread.stored(here)
-        gone: set[str] = set()
-        for message in reversed(thread.conversation()):
-            if not known or message.id in known:
-                break
-            gone.add(message.id)
-        again = known & {str(message.id) for message in _newest_turn(state["messages"])}
-        asked = [message for message in thread.conversation() if message.id in again] if again else []
+        thread, loaded = self._history(scope, name).thread, self._fitted(scope, name)
+        edits = thread.changed([m for m in state["messages"] if not _is_shortened(m)])
+        known = thread.stored(_ids(state["messages"]))
+        stored, again = thread.conversation(), known & _ids(_newest_turn(state["messages"]))
+        newest_first = range(len(stored), 0, -1) if known else ()
+        start = end = next((n for n in newest_first if stored[n - 1].id in known), len(stored))
+        while again and start:
+            start -= 1
+            again.discard(str(stored[start].id))
+        new = {str(message.id): message for message in edits}
+        asked = [new.get(message.id, message) for message in stored[start:end]]
         asked += [message for message in _said(state) if message.id not in known]
-        return asked, frozenset(gone | again)
+        awaited = not asked or CODEC.role(asked[0]) == "tool"  # may be results of stored calls
+        loaded._asked_elsewhere = not awaited  # noqa: SLF001 - its own kind
+        if start < len(stored):
+            loaded.history = Store()
+            loaded.history.add_messages([new.get(message.id, message) for message in stored[:start]])
+        if end == len(stored):
+            thread.append(edits)
+            return loaded, {"messages": asked, "said": asked}
+        return loaded, {"messages": asked, "said": [*edits, *asked], "after": stored[end - 1].id}
 
 
-def _begun(stored: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> dict[str, Any]:
-    """Returns a state with the stored messages first."""
-    for number, message in enumerate(stored):
+def _with(loaded: Sequence[BaseMessage], begun: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state `begun` with the loaded messages first."""
+    for number, message in enumerate(loaded):
         message.id = message.id or f"{_LOADED}{number}"
-    messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stored, *asked]
-    return {"messages": messages, "stored_ids": [str(message.id) for message in stored], "said": [*asked]}
+    messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *loaded, *begun["messages"]]
+    return {**begun, "messages": messages, "stored_ids": [str(message.id) for message in loaded]}
+
+
+def _ids(messages: Sequence[BaseMessage]) -> set[str]:
+    return {str(message.id) for message in messages}
 
 
 def _is_shortened(message: BaseMessage) -> bool:

@@ -111,6 +111,17 @@ def test_what_a_model_fills_in_wrongly_is_told_to_it(store):
     assert "preference" in json.dumps(kinds)
 
 
+def test_recall_says_whether_there_is_no_memory_or_no_room_for_one(store):
+    """An agent is not told that nothing is remembered while memories are only too long for it."""
+    empty = MemoryStore(":memory:", embed=False)
+    for asked, told in (
+        (store, "No memory fits into 1 token."),
+        (empty, "Nothing is remembered about this."),
+    ):
+        _, recall, _ = memory_tools(asked, Scope(user="ann"), max_tokens=1)
+        assert recall.invoke({"query": "What do I like to drink?"}) == told
+
+
 class _Scripted(GenericFakeChatModel):
     def bind_tools(self, tools, **options):
         return self

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_budget.stored_history import FORM as LANGCHAIN
+from llamaindex_budget._stored import FORM as LLAMAINDEX
 from rankbudget import BudgetConfigError, MessageError, Scope
 from rankbudget.errors import StoreConflictError
-from rankbudget.memory import HistoryStore, MemoryStore, StoredThread
+from rankbudget.memory import HistoryStore, HostForm, MemoryStore, StoredThread
+from rankbudget.memory.forms import DICTS
 from rankbudget.testing import StoreConformance
 from tests.drawing import draws
 
@@ -139,6 +142,33 @@ def test_unchanged_messages_keep_their_rows(histories: HistoryStore) -> None:
     assert thread.delete(0) == said("a")
     assert thread.delete(9) is None
     assert texts(thread) == ["b", "X", "Y", "d", "e"]
+
+
+def test_messages_appended_behind_an_older_one_replace_what_followed_it(histories: HistoryStore) -> None:
+    """The branch that is left stays readable, an id of it can be used again; an unknown place is refused, and nothing is lost."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said(text, id=text) for text in "abcd"])
+    assert thread.append([said("B", id="b"), said("C", id="c"), said("e")], after="b") == 2
+    assert texts(thread) == ["a", "B", "C", "e"]
+    assert [message["content"] for message in thread.replaced()] == ["b", "c", "d"]
+    for wrong in ("d", 5):
+        with pytest.raises(StoreConflictError, match="no longer, to go on after"):
+            thread.append([said("f")], after=wrong)  # type: ignore[arg-type]
+    assert thread.append([], after="b") == 0
+    assert texts(thread) == ["a", "B"]
+
+
+@pytest.mark.parametrize("given", [said("one"), None, 5, "text", [5], [None], ["text"], [{"content": "one"}]])
+@pytest.mark.parametrize("form", [DICTS, LANGCHAIN, LLAMAINDEX], ids=lambda form: form.name)
+def test_what_is_no_list_of_messages_is_refused_in_words(
+    histories: HistoryStore, given: Any, form: HostForm
+) -> None:
+    """Whatever is given in the place of messages, in each host's form: a typed error says what is meant, and nothing is stored."""
+    thread = histories.thread("t", scope=ANN, form=form)
+    for write in (thread.append, thread.replace):
+        with pytest.raises((BudgetConfigError, MessageError)):
+            write(given)
+    assert len(thread) == 0
 
 
 # ---- whose it is ---------------------------------------------------------------------------------

@@ -52,10 +52,11 @@ class HostForm:
 
     def row(self, message: Any, named: str | None = None) -> dict[str, Any]:
         """Returns a message as a row, without its place."""
+        role = self.codec.role(message)  # raises MessageError for what is no message
         neutral = self.codec.to_dict(message)
         text, own = written(neutral), self.plain(message)
         return {
-            "role": self.codec.role(message),
+            "role": role,
             "name": self.codec.message_id(message) or named,
             "neutral": text,
             "form": self.name,

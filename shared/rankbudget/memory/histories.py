@@ -11,7 +11,7 @@ from typing import Any
 from ..conversation.timeline import Timeline
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, named_options, shown
+from ..errors import BudgetConfigError, check_count, check_list, named_options, shown
 from ..prompt.fit_messages import fit_messages
 from ..report.report import BudgetReport, FitResult
 from ..segment import Scope
@@ -27,6 +27,7 @@ from .thread_rows import (
     AT_ONCE,
     add,
     all_rows,
+    end_at,
     found,
     is_same,
     locked,
@@ -227,7 +228,7 @@ class StoredThread:
         )
 
     # ---- written ---------------------------------------------------------------------------------
-    def append(self, given: Iterable[Any], *, key: str | None = None) -> int:
+    def append(self, given: Iterable[Any], *, key: str | None = None, after: str | None = None) -> int:
         """Adds messages at the end, all of them or none, and returns how many were new.
 
         A message with an id that is stored already is not added again; its new content replaces the old.
@@ -235,13 +236,19 @@ class StoredThread:
         Args:
             given: messages, oldest first; an iterator may yield millions.
             key: names this call: messages without an id are added once for a key, however often it is sent.
+            after: id of a stored message; what is behind it is `replaced` by what is given.
+
+        Raises:
+            StoreConflictError: the message `after` is not in the conversation, or no longer.
         """
         parts = self._in_parts(given, key)
         first, new = next(parts, None), 0
-        if first is None:
+        if first is None and after is None:
             return 0
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
+            if after is not None:
+                end_at(connection, head, str(after))
             while first is not None:
                 rows = list(unstored(connection, head, first, self.form))
                 add(connection, head, rows)
@@ -308,14 +315,14 @@ class StoredThread:
 
     def _in_parts(self, given: Iterable[Any], key: str | None) -> Iterator[list[dict[str, Any]]]:
         """Yields rows of messages, some at a time, with what is counted at once."""
+        check_list("given", given, "messages")
         source, number = iter(given), 0
         while part := list(islice(source, AT_ONCE)):
-            counts = self.store.counts.of(self.form, part)
-            rows = []
-            for message, tokens in zip(part, counts, strict=True):
-                row = self.form.row(message, None if key is None else f"{key}:{number}")
-                rows.append({**row, "counts": json.dumps(tokens)})
-                number += 1
+            names = [None if key is None else f"{key}:{number + n}" for n in range(len(part))]
+            rows = list(map(self.form.row, part, names))
+            for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
+                row["counts"] = json.dumps(tokens)
+            number += len(part)
             yield rows
 
 

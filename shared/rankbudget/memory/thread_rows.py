@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..conversation.state import Summary
 from ..counting.blocks import function_of
-from ..errors import StoreError
+from ..errors import StoreConflictError, StoreError, shown
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
 from .forms import DICTS, NUMBERED, HostForm
@@ -189,6 +189,16 @@ def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequ
     if not holds(connection, head, head.summary):
         head.summary = Summary()
     save(connection, head)
+
+
+def end_at(connection: Connection, head: Head, name: str) -> None:
+    """Makes the message of this id the last one; those behind it stay without a place."""
+    row = rows_named(connection, head, [name]).get(name)
+    if row is None:
+        msg = f"the conversation has no message {shown(name)}, or no longer, to go on after. Read it again."
+        raise StoreConflictError(msg)
+    if row.place + 1 < head.size:
+        splice(connection, head, row.place + 1, head.size, [])
 
 
 def resum(connection: Connection, head: Head, size: int) -> None:
