@@ -47,7 +47,7 @@ class Row:
     begins: datetime
     ends: datetime | None
     expires: datetime | None
-    created: datetime
+    is_dated: bool
     superseded: bool = False
 
     @property
@@ -98,7 +98,7 @@ class Model:
                 break
         if made.valid_from is None:
             for row in line:
-                row.begins = min(row.begins, begins) if row.begins == row.created else row.begins
+                row.begins = min(row.begins, begins) if not row.is_dated else row.begins
         alike = [row for row in line[::-1] if row.digest == digest and self.is_alive(row, now)]
         if made.valid_from is not None:
             same = next((row for row in alike if row.begins == begins), None)
@@ -112,9 +112,19 @@ class Model:
                 same.begins = min(begins, max(same.begins, now) if line else same.begins)
                 same.ends = made.valid_to or same.ends
         if same is None:
-            same = Row(next(self.numbers), made.scope, key, made.text, begins, made.valid_to, expires, now)
+            same = Row(
+                next(self.numbers),
+                made.scope,
+                key,
+                made.text,
+                begins,
+                made.valid_to,
+                expires,
+                made.valid_from is not None,
+            )
             self.rows.append(same)
         same.key, same.expires = key, expires or same.expires
+        same.is_dated |= made.valid_from is not None
         same.text = same.text if made.key is None else made.text
         if old is not None:
             self.end(old, same, begins)
@@ -141,10 +151,7 @@ class Model:
         """The newest row of a text that wins at some moment of a period, before which a fast clock is set back."""
         seen = line
         if made is not None and made.valid_from is None:
-            seen = [
-                replace(row, begins=min(row.begins, begins)) if row.begins == row.created else row
-                for row in line
-            ]
+            seen = [replace(row, begins=min(row.begins, begins)) if not row.is_dated else row for row in line]
         alike = [row for row in seen[::-1] if row.digest == digest and self.is_alive(row, now)]
         days = [begins, *[day for day in EACH_DAY if begins <= day < until]]
         return next((row for row in alike if any(self.winner(seen, day) is row for day in days)), None)

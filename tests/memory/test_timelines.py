@@ -183,6 +183,25 @@ def test_a_wrong_clock_changes_no_date_that_was_given(store: MemoryStore, clock:
     assert told(store, clock, ANN) == [None] * 2 + ["Rome."] * 2 + ["Oslo."] * 10
 
 
+def test_the_last_of_undated_texts_holds_whatever_the_clocks_say(store: MemoryStore, clock: Any) -> None:
+    """Of texts without dates the one that is put last holds from then on, however often clocks went back."""
+    for scope, days in enumerate(itertools.product(range(4), repeat=4)):
+        ann = Scope(user=str(scope))
+        for at, day in enumerate(days):
+            clock.now = moment(day)
+            store.put(f"Text {at % 3}.", scope=ann, key="k")
+        assert told(store, clock, ann)[day:] == ["Text 0."] * (DAYS - day)
+
+
+def test_a_date_that_is_the_clocks_own_is_a_date(store: MemoryStore, clock: Any) -> None:
+    """What is dated stays where it is, also where it was put at that very moment."""
+    clock.now = moment(6)
+    store.put("Rome.", scope=ANN, key="k", valid_from=moment(6))
+    clock.now = moment(2)
+    store.put("Oslo.", scope=ANN, key="k")
+    assert told(store, clock, ANN) == [None] * 2 + ["Oslo."] * 4 + ["Rome."] * 8
+
+
 def test_a_time_to_live_counts_from_the_beginning(store: MemoryStore, clock: Any) -> None:
     """What is planned lives as long as what is said now, and ends nothing when its time is over."""
     clock.now = moment(0)
@@ -262,7 +281,7 @@ def test_tables_of_the_version_before_get_timelines(
     with database.write() as connection:
         for index in ("one", "line"):
             connection.exec_driver_sql(f"DROP INDEX rankbudget_memories_{index}")
-        for column in ("line", "said_from", "said_to", "gaps"):
+        for column in ("line", "said_from", "said_to", "gaps", "dated"):
             connection.exec_driver_sql(f"ALTER TABLE rankbudget_memories DROP COLUMN {column}")
         for index, columns, where in (("text", "name, digest", ""), ("key", "name", "AND name <> ''")):
             connection.exec_driver_sql(

@@ -93,8 +93,8 @@ class Put(NamedTuple):
 
     def _insert(self, connection: Connection, memory: Memory) -> Any:
         table, values = memories(), row_of(replace(memory, id=uuid.uuid4().hex))
-        created = seconds(memory.created_at or self.now)
-        values |= {"created_at": created, "version": 1, **_columns(self.period)}
+        created = {"created_at": seconds(memory.created_at or self.now), "version": 1}
+        values |= {**created, **_columns(self.period), "dated": int(self.is_dated)}
         row = connection.execute(table.insert().values(values).returning(*table.c)).one()
         self.add_words(connection, row.seq, memory.text)
         return row
@@ -106,6 +106,7 @@ class Put(NamedTuple):
         sources = tuple(dict.fromkeys((*memory_of(row).sources, *memory.sources)))
         change = {name: said[name] for name in set(self.given) - _ELSEWHERE}
         change |= {"name": said["name"], "line": said["line"], **_columns(period)}
+        change["dated"] = row.dated | self.is_dated
         change["sources"] = row_of(replace(memory, sources=sources))["sources"]
         change["text"] = row.text if self.memory.key is None else memory.text
         written = table.update().where(table.c.seq == same.seq)

@@ -215,7 +215,7 @@ def _changes(memory: Memory, old: Any, parts: Sequence[Period]) -> dict[str, Any
     change = {name: value for name, value in row_of(memory).items() if name not in _FROM_HERE}
     begins, ends = change.pop("valid_from"), change.pop("valid_to")
     if begins is not None and begins not in {old.valid_from, *[part[0] for part in parts]}:
-        change["said_from"] = begins
+        change |= {"said_from": begins, "dated": 1}
     if ends not in {old.valid_to, *[open_end(part[1]) for part in parts]}:
         change |= {"said_to": ends, "replaced_by": None}
     if memory.created_at is None:

@@ -273,7 +273,9 @@ class MemoryStore:
 
     @named_options
     def blocks(self, query: str, *, scope: Scope) -> list[Block]:
-        """Returns what may matter for a question as blocks for an `Assembler`, by `route_memory_to_block`.
+        """Returns what may matter for a question as blocks for an `Assembler`.
+
+        What `route_memory_to_block` sends to the system or project block is in "preferences".
 
         Args:
             query: what is asked.

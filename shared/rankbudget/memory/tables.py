@@ -33,7 +33,8 @@ def memories() -> Table:
 
     Rows with the same `line`, a key or without one a text, are one timeline. `said_from` and `said_to` are
     the period that a memory was put for. From these follows when it holds: from `valid_from` until
-    `valid_to`, where `gaps` = 1 only as long as no later one does. `replaced` = 1: a newer row has its text.
+    `valid_to`, where `gaps` = 1 only as long as no later one does. `dated` = 1: a user said when it begins.
+    `replaced` = 1: a newer row has its text.
     """
     from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
 
@@ -50,7 +51,7 @@ def memories() -> Table:
         Column("replaced_by", String(32)),
         Column("line", Text, nullable=False, default=""),
         *[Column(name, Float) for name in ("said_from", "said_to")],
-        Column("gaps", Integer, nullable=False, default=0),
+        *[Column(name, Integer, nullable=False, default=0) for name in ("gaps", "dated")],
         sqlite_autoincrement=True,  # the number of a deleted row is not given again
     )
     _index(table)
@@ -102,12 +103,14 @@ def add_said(connection: Connection) -> None:
         "said_from FLOAT",
         "said_to FLOAT",
         "gaps INTEGER NOT NULL DEFAULT 0",
+        "dated INTEGER NOT NULL DEFAULT 0",
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
     line = "CASE name WHEN '' THEN digest ELSE name END"
     connection.exec_driver_sql(
         f"UPDATE {table.name} SET line = {line}, "  # noqa: S608 - fixed words
-        "said_from = valid_from, said_to = valid_to"
+        "said_from = valid_from, said_to = valid_to, "
+        "dated = CASE WHEN valid_from = created_at THEN 0 ELSE 1 END"
     )
     for part in ("text", "key"):
         connection.exec_driver_sql(f"DROP INDEX {table.name}_{part}")

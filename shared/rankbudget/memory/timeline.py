@@ -17,7 +17,7 @@ Period = tuple[float, float]
 
 VERSION = (
     *("seq", "id", "digest", "said_from", "said_to", "valid_from", "valid_to"),
-    *("gaps", "replaced", "replaced_by", "created_at", "expires_at"),
+    *("gaps", "replaced", "dated", "replaced_by", "expires_at"),
 )
 """The columns that say what a version is."""
 
@@ -32,20 +32,20 @@ class Version(NamedTuple):
     holds: Period
     gaps: int
     replaced: int
+    dated: int
     superseded: bool
-    created: float
     expires: float
 
     def set_back(self, now: float) -> Version:
         """Returns it as a text without a date takes it: a later one without a date is of a fast clock."""
-        fast = now < self.said[0] == self.created
-        return self._replace(said=(now, self.said[1])) if fast else self
+        begins = self.said[0] if self.dated else min(self.said[0], now)
+        return self._replace(said=(begins, self.said[1]))
 
 
 def version_of(row: Any) -> Version:
     """Returns a row as a version."""
     said, holds = (row.said_from, _end(row.said_to)), (row.valid_from, _end(row.valid_to))
-    marks = row.gaps, row.replaced, row.replaced_by is not None, row.created_at, _end(row.expires_at)
+    marks = row.gaps, row.replaced, row.dated, row.replaced_by is not None, _end(row.expires_at)
     return Version(row.seq, row.id, row.digest, said, holds, *marks)
 
 
