@@ -11,7 +11,7 @@ from .._drivers import Steps
 from ..errors import BudgetExceededError, too_large
 from .capping import VERY_LEAST, cuttable, shortened
 from .decisions import decisions_on
-from .selection import Selection, fill, minimum_sets
+from .selection import Selection, fill, left_by_running, minimum_sets
 from .state import Summary
 from .summary import summarize
 from .thread import FittedThread
@@ -95,7 +95,8 @@ def _with_summary(
     limit: int,
 ) -> Steps[FittedThread]:
     """Returns what stays with a summary of the rest, or without one where that has no room."""
-    smaller = select(timeline, room - int(room * SUMMARY_SHARE))
+    share, left = int(room * SUMMARY_SHARE), left_by_running(timeline, room)
+    smaller = select(timeline, room - (share if left is None or left < 0 else min(share, left)))
     if smaller is None or smaller.caps != selection.caps:
         smaller = selection  # nothing is shortened to make room for a summary
     summary, fitted, warnings = yield from _summarized(timeline, smaller, room)
