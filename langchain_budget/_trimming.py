@@ -65,6 +65,8 @@ def trimmed(
     if not include_system and not trim.fits(given):
         given = list(dropwhile(lambda m: isinstance(m, SystemMessage), given))
     kept = trim.newest(given)
+    if end_on and kept and not _may_end(kept[-1], end_on):  # the answer that it should end on has no room
+        kept = [m for m in kept if include_system and isinstance(m, SystemMessage)]
     return _started(kept, start_on, include_system=include_system) if start_on else kept
 
 
