@@ -16,7 +16,7 @@ from llama_index.core.llms import ChatMessage
 
 import langchain_budget as lc
 import llamaindex_budget as li
-from rankbudget import BudgetSession, fit_messages
+from rankbudget import Assembler, BudgetSession, TokenBudget, fit_messages
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 from tests.llamaindex.entries import LLM
@@ -59,6 +59,15 @@ def _in_growing_session(given: Thread, limit: int) -> Thread:
     for end in range(first + 1, len(given), 2):
         session.fit(given[:end])
     return session.fit(given).messages
+
+
+def _with_summary(given: Thread, limit: int) -> Thread:
+    session = BudgetSession(limit, counter=COUNTER, summarizer=lambda text, max_tokens: "They talked.")
+    return session.fit(given).messages
+
+
+def _uncapped(given: Thread, limit: int) -> Thread:
+    return fit_messages(given, max_tokens=limit, counter=COUNTER, message_cap=None).messages
 
 
 def _trimmed(given: Thread, limit: int) -> Thread:
@@ -132,12 +141,18 @@ DOORS: dict[str, Callable[[Thread, int], Thread]] = {
     "BudgetFunctionAgent": _sent_by_agent,
     "BudgetChatMemoryBuffer": _remembered,
 }
+MORE: dict[str, Callable[[Thread, int], Thread]] = {
+    "growing session": _in_growing_session,
+    "summarizer": _with_summary,
+    "message_cap=None": _uncapped,
+}
+"""What leaves room on purpose, or shortens nothing."""
 TALK = st.lists(st.integers(1, 300), min_size=1, max_size=6)
 STEPS = st.lists(st.integers(16, 400), min_size=2, max_size=6)
 
 
-@pytest.mark.parametrize("door", [*DOORS, "growing session"])
-@draws(cases=len(DOORS))
+@pytest.mark.parametrize("door", [*DOORS, *MORE])
+@draws(cases=len([*DOORS, *MORE]))
 @given(talk=TALK, steps=STEPS, share=st.floats(0, 1))
 def test_a_running_turn_that_fits_stays_whole(
     door: str, talk: list[int], steps: list[int], share: float
@@ -146,9 +161,24 @@ def test_a_running_turn_that_fits_stays_whole(
     old, turn = thread(talk, steps)
     least, most = COUNTER.count_messages([old[0], *turn]), COUNTER.count_messages([*old, *turn])
     limit = least + int(share * (most - least))
-    kept = DOORS.get(door, _in_growing_session)([*old, *turn], limit)
+    kept = (DOORS | MORE)[door]([*old, *turn], limit)
     assert [m["content"] for m in kept][-len(turn) :] == [m["content"] for m in turn]
     assert COUNTER.count_messages(kept) <= limit
+
+
+@draws()
+@given(talk=TALK, steps=STEPS, documents=st.integers(1, 30), share=st.floats(2, 5), own=st.floats(0.1, 0.6))
+def test_documents_give_way_to_a_running_turn(
+    talk: list[int], steps: list[int], documents: int, share: float, own: float
+) -> None:
+    """In twice the room of the conversation all of the turn is there as it was, whatever the history's share."""
+    old, turn = thread(talk, steps)
+    limit = int(share * COUNTER.count_messages([*old, *turn]))
+    blocks = {"history": [*old, *turn], "knowledge": [f"page{n} " + "w " * 60 for n in range(documents)]}
+    ratios = {"history": own, "knowledge": 1 - own}
+    budget = TokenBudget(context_window=limit, reserve=0, ratios=ratios, max_system_ratio=None)
+    kept = Assembler(budget, counter=COUNTER).assemble(blocks).messages
+    assert [m["content"] for m in turn if m not in kept] == []
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -36,13 +36,16 @@ class Needs(NamedTuple):
 def needs_of(timeline: Timeline, room: int) -> Needs:
     """Returns what the conversation needs of `room` tokens, before anything is granted.
 
-    Where the last exchanges do not fit whole they are shortened, and take what that needs, up to half of the
+    Where the last exchanges, or a longer running turn, do not fit whole they are shortened, and take what that needs, up to half of the
     room; in a larger room all that is more than they want whole. So it never leaves others less.
     """
     room -= timeline.pinned_tokens
     sets = minimum_sets(timeline, timeline.thread.min_exchanges)
     costs = [timeline.cost(units) for units in sets]
-    whole, must = max(costs, default=0), min(costs, default=0)
+    must = min(costs, default=0)
+    if timeline.running is not None:
+        costs.append(timeline.cost(timeline.running.units))
+    whole = max(costs, default=0)
     exchanges = whole
     if 2 * whole > room:
         least = [_least_cost(timeline, units) for units in sets]
