@@ -64,7 +64,7 @@ def trimmed(
         given.pop()
     if not include_system and not trim.fits(given):
         given = list(dropwhile(lambda m: isinstance(m, SystemMessage), given))
-    kept = trim.newest(given)
+    kept = _ended(trim.newest(given), end_on, include_system=include_system)
     return _started(kept, start_on, include_system=include_system) if start_on else kept
 
 
@@ -199,6 +199,13 @@ def _started(kept: list[BaseMessage], start_on: Kinds, *, include_system: bool) 
     )
     first = next((i for i, is_first in enumerate(opens) if is_first), len(kept))
     return [m for i, m in enumerate(kept) if i >= first or stays[i]]
+
+
+def _ended(kept: list[BaseMessage], end_on: Kinds, *, include_system: bool) -> list[BaseMessage]:
+    """Drops all but system messages where the message that the result should end on has no room."""
+    if not kept or not end_on or _may_end(kept[-1], end_on):
+        return kept
+    return [m for m in kept if include_system and isinstance(m, SystemMessage)]
 
 
 def _may_end(message: BaseMessage, kinds: Any) -> bool:

@@ -47,7 +47,8 @@ def trim_messages(
         strategy: "last" keeps the newest, "first" the oldest.
         allow_partial: cuts the text of the message at the edge instead of dropping it; thinking, calls and
             media are never cut.
-        end_on: drops what follows the last message of these types.
+        end_on: drops what follows the last message of these types. If that message does not fit, nothing but
+            system messages stays.
         start_on: drops what precedes the first message of these types, system messages apart; only with
             "last".
         include_system: keeps the system messages; only with "last". Without it they are dropped first.

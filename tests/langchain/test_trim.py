@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import trim_messages as trim_as_langchain
 
 from langchain_budget import trim_messages
 from rankbudget.errors import BudgetExceededError
+from tests.drawing import draws
 
 
 def step(argument: str, result: str) -> list[Any]:
@@ -67,3 +71,39 @@ def test_an_end_on_the_models_message_is_no_unanswered_call(strategy: str) -> No
             [*thread, *more], max_tokens=9, token_counter=len, strategy=strategy, end_on="ai"
         )
         assert [m.content for m in kept] == ["one", "two"]
+
+
+def turn(size: int) -> list[Any]:
+    """A question, sometimes with a step or an answer, the longer the larger `size` is."""
+    answer = [AIMessage("word " * size)] if size % 3 else []
+    return [HumanMessage("Which one?"), *(step("draft", "written " * size) if size % 2 else []), *answer]
+
+
+KINDS = st.sampled_from([None, "ai", "human", ("human", "tool"), (AIMessage, ToolMessage)])
+
+
+@draws(cases=2)
+@given(
+    sizes=st.lists(st.integers(0, 200), min_size=1, max_size=4),
+    share=st.floats(0, 1),
+    end_on=KINDS,
+    start_on=KINDS,
+    systems=st.booleans(),
+    partial=st.booleans(),
+)
+@pytest.mark.parametrize("strategy", ["last", "first"])
+def test_the_result_starts_and_ends_on_the_wanted_types_or_is_empty(
+    strategy: Any, sizes: list[int], share: float, end_on: Any, start_on: Any, systems: bool, partial: bool
+) -> None:
+    """At any limit langchain-core's own function, given all the room, has nothing to take away at either end."""
+    newest = {"start_on": start_on, "include_system": systems} if strategy == "last" else {}
+    options: Any = {"strategy": strategy, "end_on": end_on, "token_counter": "approximate"}
+    thread = [SystemMessage("Be kind."), *(m for size in sizes for m in turn(size))]
+    limit = 20 + int(share * max(sizes))  # around what one answer needs
+    try:
+        kept = trim_messages(thread, max_tokens=limit, allow_partial=partial, **options, **newest)
+    except BudgetExceededError:
+        return  # nothing is sent
+    said = [message for message in kept if not isinstance(message, SystemMessage)]
+    newest.pop("include_system", None)
+    assert trim_as_langchain(said, max_tokens=10**6, **options, **newest) == said

@@ -16,7 +16,7 @@ from typing import Any
 
 from .capping import LEAST_TOKENS, shortened
 from .older import with_shortened
-from .selection import Selection, fill, minimum_sets
+from .selection import Selection, fill, left_by_running, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
 from .timeline import Timeline
 from .units import Broken, Turn, Unit
@@ -106,8 +106,13 @@ def _caps_of(timeline: Timeline, known: ThreadState) -> dict[int, int]:
 def _moved(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Returns what a new cut keeps: half of the room, or more where the newest turn needs it.
 
-    Its steps are shortened before one is dropped; where some are dropped all the same, a quarter stays free.
+    A running turn stays whole, and half of what it leaves stays free. Where it does not fit, its steps are
+    shortened before one is dropped; where some are dropped all the same, a quarter stays free.
     """
+    left = left_by_running(timeline, room)
+    if left is not None and left >= 0:
+        room -= left // 2
+        return _filled(timeline, room, minimum) or with_shortened(timeline, room, minimum)
     half = _filled(timeline, room // 2, minimum)
     if timeline.shortens and _lacks_steps(timeline, half):
         whole = _filled(timeline, room, minimum)

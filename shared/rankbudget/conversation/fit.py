@@ -11,7 +11,7 @@ from .._drivers import Steps
 from ..errors import BudgetExceededError, too_large
 from .capping import VERY_LEAST, cuttable, shortened
 from .decisions import decisions_on
-from .selection import Selection, fill, minimum_sets
+from .selection import Selection, fill, left_by_running, minimum_sets
 from .state import Summary
 from .summary import summarize
 from .thread import FittedThread
@@ -36,13 +36,16 @@ class Needs(NamedTuple):
 def needs_of(timeline: Timeline, room: int) -> Needs:
     """Returns what the conversation needs of `room` tokens, before anything is granted.
 
-    Where the last exchanges do not fit whole they are shortened, and take what that needs, up to half of the
+    Where the last exchanges, or a longer running turn, do not fit whole they are shortened, and take what that needs, up to half of the
     room; in a larger room all that is more than they want whole. So it never leaves others less.
     """
     room -= timeline.pinned_tokens
     sets = minimum_sets(timeline, timeline.thread.min_exchanges)
     costs = [timeline.cost(units) for units in sets]
-    whole, must = max(costs, default=0), min(costs, default=0)
+    must = min(costs, default=0)
+    if timeline.running is not None:
+        costs.append(timeline.cost(timeline.running.units))
+    whole = max(costs, default=0)
     exchanges = whole
     if 2 * whole > room:
         least = [_least_cost(timeline, units) for units in sets]
@@ -95,7 +98,8 @@ def _with_summary(
     limit: int,
 ) -> Steps[FittedThread]:
     """Returns what stays with a summary of the rest, or without one where that has no room."""
-    smaller = select(timeline, room - int(room * SUMMARY_SHARE))
+    share, left = int(room * SUMMARY_SHARE), left_by_running(timeline, room)
+    smaller = select(timeline, room - (share if left is None or left < 0 else min(share, left)))
     if smaller is None or smaller.caps != selection.caps:
         smaller = selection  # nothing is shortened to make room for a summary
     summary, fitted, warnings = yield from _summarized(timeline, smaller, room)

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from .capping import LEAST_TOKENS, VERY_LEAST, cap_units, cuttable, shortened
-from .selection import MUST, REST_SHARE, STEPS, Selection, in_order_of_importance, minimum_sets
+from .selection import (
+    ALL,
+    BEFORE_NEWEST,
+    MUST,
+    NEWEST,
+    REST_SHARE,
+    STEPS,
+    Selection,
+    left_by_running,
+    minimum_sets,
+    order_of,
+)
 from .timeline import Timeline
 from .units import Unit
 
@@ -14,17 +26,46 @@ from .units import Unit
 def with_shortened(timeline: Timeline, room: int, minimum: int) -> Selection | None:
     """Returns what stays when long texts are shortened before a step or an exchange is dropped.
 
+    A running turn stays whole, and older turns have what it leaves; where it does not fit, it has all of the
+    room. None when not even the question fits.
+    """
+    running, left = timeline.running, left_by_running(timeline, room)
+    if running is None or left is None:
+        return _shortened(timeline, room, max(1, minimum), ALL)
+    if left < 0:
+        return _shortened(timeline, room, 1, NEWEST)
+    share = _share_of(timeline, left, room)
+    older = _shortened(timeline, share, minimum - 1, BEFORE_NEWEST) or Selection([], 0)
+    return replace(older, units=running.units + older.units, tokens=room - left + older.tokens)
+
+
+def _share_of(timeline: Timeline, left: int, room: int) -> int:
+    """Returns what older turns may have of the tokens `left` by a running turn, which grows with each step.
+
+    Where nothing but the messages says where the last cut was, they have half of the room, a quarter, and so
+    on. So the start of what is kept changes a few times only.
+    """
+    if timeline.thread.cut == "fill" or timeline.thread.remembers:
+        return left
+    while room > left:
+        room //= 2
+    return room
+
+
+def _shortened(timeline: Timeline, room: int, minimum: int, span: slice) -> Selection | None:
+    """Returns what stays of some turns when long texts are shortened before one is dropped.
+
     The last exchanges first, whole where they leave `REST_SHARE` of the room to the rest or the rest is less.
     Then, newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without
     room for that with what is left, as the first exchange that has no results. What no other step can use
-    lengthens results, newest first. None when not even the question fits.
+    lengthens results, newest first.
     """
-    must = _last_exchanges(timeline, room, minimum)
+    must = _last_exchanges(timeline, room, minimum, span)
     if must is None or not timeline.shortens:
         return must
     units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
-    for importance, link, least, price in _the_rest(timeline, must.units, minimum):
+    for importance, link, least, price in _the_rest(timeline, must.units, minimum, span):
         if price > left:
             cut = _cut_to(timeline, importance, link, left)
             if cut:
@@ -50,28 +91,28 @@ def _cut_to(timeline: Timeline, importance: int, link: Sequence[Unit], room: int
     return cap_units(timeline, link, room, at=texts, floor=floor)
 
 
-def _last_exchanges(timeline: Timeline, room: int, minimum: int) -> Selection | None:
+def _last_exchanges(timeline: Timeline, room: int, minimum: int, span: slice) -> Selection | None:
     """Returns the last exchanges, shortened where the rest would have no room otherwise."""
-    whole = next(iter(minimum_sets(timeline, minimum)), [])
+    whole = next(iter(minimum_sets(timeline, minimum, span)), [])
     most = room * REST_SHARE
     if timeline.shortens and timeline.cost(whole) > room - most:
         count = timeline.thread.counter.count
         long = [i for i in cuttable(timeline, whole, last=False)[0] if count(timeline.text(i)) > LEAST_TOKENS]
         least = timeline.cost(whole, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
-        reserve = [price for *_, price in _the_rest(timeline, whole, minimum, min(most, room - least))]
-        return _select_least(timeline, room - sum(reserve))
-    return _select_least(timeline, room)
+        reserve = [price for *_, price in _the_rest(timeline, whole, minimum, span, min(most, room - least))]
+        return _select_least(timeline, room - sum(reserve), minimum, span)
+    return _select_least(timeline, room, minimum, span)
 
 
 def _the_rest(
-    timeline: Timeline, must: Sequence[Unit], minimum: int, most: float = math.inf
+    timeline: Timeline, must: Sequence[Unit], minimum: int, span: slice, most: float = math.inf
 ) -> Iterator[tuple[int, list[Unit], dict[int, int], int]]:
     """Yields what may be added to the last exchanges, with its least caps and price, up to `most` tokens.
 
     These are their other steps, and older turns; nothing where one of the last exchanges is lost.
     """
     starts = {unit.start for unit in must}
-    for importance, link in in_order_of_importance(timeline, minimum):
+    for importance, link in order_of(timeline, minimum, span):
         if importance == MUST and not {unit.start for unit in link} <= starts:
             return
         if importance == MUST:
@@ -85,23 +126,22 @@ def _the_rest(
         yield importance, link, least, price
 
 
-def _select_least(timeline: Timeline, room: int) -> Selection | None:
+def _select_least(timeline: Timeline, room: int, minimum: int, span: slice) -> Selection | None:
     """Keeps fewer and fewer exchanges, with long texts shortened; the question is cut last, if at all."""
-    sets = minimum_sets(timeline, timeline.thread.min_exchanges)
-    if timeline.ended:  # an old question is useless without its answer
-        sets = [units for units in sets if len(units) > 1]
+    sets = minimum_sets(timeline, minimum, span)
+    ended = timeline.ended or span.start > 0
     for units in sets:
         price = timeline.cost(units)
         if price <= room:
             return Selection(units, price)
         last = units is sets[-1]
         floor = VERY_LEAST if last else LEAST_TOKENS
-        for texts in cuttable(timeline, units, last=last):
+        for texts in cuttable(timeline, units, last=last and not ended):
             caps = cap_units(timeline, units, room, at=texts, floor=floor)
             if caps is not None:
                 edits = shortened(timeline, caps)
                 return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
-    return Selection([], 0) if timeline.ended and room >= 0 else None
+    return Selection([], 0) if ended and room >= 0 else None
 
 
 def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int, int], left: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from .capping import LEAST_TOKENS
@@ -74,17 +74,29 @@ def fill(timeline: Timeline, room: int, minimum: int) -> Selection | None:
 
 MUST, STEPS, OLDER = range(3)
 """The last exchanges, their other steps, and older turns."""
+ALL, NEWEST, BEFORE_NEWEST = slice(0, None), slice(0, 1), slice(1, None)
+"""Spans of turns, newest first."""
 
 
 def in_order_of_importance(timeline: Timeline, minimum: int) -> Iterator[tuple[int, list[Unit]]]:
     """Yields what to add next, and what it is: `MUST`, `STEPS` or `OLDER`.
 
+    All steps of a running turn come first: the model needs what it has just read.
+    """
+    if timeline.running is None:
+        return order_of(timeline, max(1, minimum), ALL)
+    return chain(order_of(timeline, 1, NEWEST), order_of(timeline, minimum - 1, BEFORE_NEWEST))
+
+
+def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[int, list[Unit]]]:
+    """Yields the units of some turns as `in_order_of_importance` does.
+
     A step or an exchange with much that nothing can shorten, as photos, comes behind as much of the older
     rest. So it does not keep the rest out of a small room, and its place is the same in every room.
     """
-    turns = timeline.turns()
+    turns = islice(timeline.turns(), span.start, span.stop)
     newest = []
-    for turn in islice(turns, max(1, minimum)):
+    for turn in islice(turns, max(0, minimum)):
         newest.append(turn)
         yield MUST, turn.core()
     waiting: list[tuple[int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
@@ -132,11 +144,17 @@ def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
     return found
 
 
-def minimum_sets(timeline: Timeline, minimum: int) -> list[list[Unit]]:
+def left_by_running(timeline: Timeline, room: int) -> int | None:
+    """Returns how many tokens a running turn leaves of the room, negative if it is longer; None without one."""
+    return None if timeline.running is None else room - timeline.cost(timeline.running.units)
+
+
+def minimum_sets(timeline: Timeline, minimum: int, span: slice = ALL) -> list[list[Unit]]:
     """Returns ever smaller sets to keep: n exchanges, n-1, .., 1, the question with its pending step."""
-    turns = list(islice(timeline.turns(), max(1, minimum)))
+    turns = list(islice(timeline.turns(), span.start, max(1, span.start + minimum)))
+    alone_too = not (span.start or timeline.ended)  # an old question is useless without its answer
     sets = [[unit for turn in turns[:count] for unit in turn.core()] for count in range(len(turns), 0, -1)]
-    for turn in turns[:1]:
+    for turn in turns[:1] if alone_too else ():
         alone = ([turn.question] if turn.question else []) + timeline.pending_step(turn)
         if alone and len(alone) < len(turn.core()):
             sets.append(alone)

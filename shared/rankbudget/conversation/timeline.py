@@ -206,6 +206,12 @@ class Timeline:
             return last
         return last if not self.ended and self._roles[last[0].stop - 1] != _ASSISTANT else []
 
+    @property
+    def running(self) -> Turn | None:
+        """The newest turn if it has several steps and the model has not answered its question yet."""
+        newest = self.newest
+        return newest if newest is not None and len(newest.body) > 1 and self.pending_step(newest) else None
+
     def leftovers(self) -> list[Broken]:
         """Returns what comes before the first user message and may not open a conversation."""
         self._read_roles(0)
