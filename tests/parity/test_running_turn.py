@@ -216,3 +216,21 @@ def test_a_larger_limit_keeps_no_less_of_a_running_turn(
         for kept in (DOORS["fit_messages"](given, limit), DOORS["fit_messages"](given, limit + more))
     )
     assert small <= large
+
+
+@pytest.mark.parametrize("door", DOORS)
+@draws(cases=len(DOORS))
+@given(talk=TALK, sizes=st.tuples(st.integers(210, 400), st.integers(400, 900)), share=st.floats(0, 1))
+def test_the_step_before_the_newest_has_a_quarter_of_the_room(
+    door: str, talk: list[int], sizes: tuple[int, int], share: float
+) -> None:
+    """It is there with sixteen tokens of its result at every limit of which a quarter holds that, the rest the newest."""
+    old, turn = thread(talk, list(sizes))
+    short, newest = {**turn[2], "content": "w " * 20}, {**turn[4], "content": "w " * 200}
+    needed = 5 * COUNTER.count_messages([turn[1], short]), 2 * COUNTER.count_messages([turn[3], newest])
+    least = COUNTER.count_messages([old[0], turn[0]]) + max(needed)
+    limit = least + int(share * (COUNTER.count_messages([old[0], *turn]) - 1 - least))
+    kept = DOORS[door]([*old, *turn], limit)
+    found = [m["content"] for m in kept if m.get("tool_call_id") == "c0"]
+    assert len(found) == 1
+    assert len(found[0].split()) >= 16

@@ -36,8 +36,9 @@ class Needs(NamedTuple):
 def needs_of(timeline: Timeline, room: int) -> Needs:
     """Returns what the conversation needs of `room` tokens, before anything is granted.
 
-    Where the last exchanges, or a longer running turn, do not fit whole they are shortened, and take what that needs, up to half of the
-    room; in a larger room all that is more than they want whole. So it never leaves others less.
+    Where the last exchanges, or a longer running turn, do not fit whole they are shortened, and take what
+    that needs, up to half of the room; in a larger room all that is more than they want whole. So it never
+    leaves others less.
     """
     room -= timeline.pinned_tokens
     sets = minimum_sets(timeline, timeline.thread.min_exchanges)

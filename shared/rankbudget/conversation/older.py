@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -94,20 +93,35 @@ def _cut_to(timeline: Timeline, importance: int, link: Sequence[Unit], room: int
 def _last_exchanges(timeline: Timeline, room: int, minimum: int, span: slice) -> Selection | None:
     """Returns the last exchanges, shortened where the rest would have no room otherwise."""
     whole = next(iter(minimum_sets(timeline, minimum, span)), [])
-    most = room * REST_SHARE
+    most = int(room * REST_SHARE)
     if timeline.shortens and timeline.cost(whole) > room - most:
         count = timeline.thread.counter.count
         long = [i for i in cuttable(timeline, whole, last=False)[0] if count(timeline.text(i)) > LEAST_TOKENS]
         least = timeline.cost(whole, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
-        reserve = [price for *_, price in _the_rest(timeline, whole, minimum, span, min(most, room - least))]
-        return _select_least(timeline, room - sum(reserve), minimum, span)
+        rest = _the_rest(timeline, whole, minimum, span)
+        return _select_least(
+            timeline, room - _reserve(timeline, rest, min(most, room - least)), minimum, span
+        )
     return _select_least(timeline, room, minimum, span)
 
 
-def _the_rest(
-    timeline: Timeline, must: Sequence[Unit], minimum: int, span: slice, most: float = math.inf
-) -> Iterator[tuple[int, list[Unit], dict[int, int], int]]:
-    """Yields what may be added to the last exchanges, with its least caps and price, up to `most` tokens.
+Rest = tuple[int, list[Unit], dict[int, int], int]
+"""What may be added to the last exchanges: importance, units, their least caps, the price with these."""
+
+
+def _reserve(timeline: Timeline, rest: Iterable[Rest], most: int) -> int:
+    """Returns what the rest can use of `most` tokens, with the first step that is cut to what is left."""
+    taken = 0
+    for importance, link, _, price in rest:
+        if taken + price > most:
+            cut = importance == STEPS and _cut_to(timeline, importance, link, most - taken)
+            return most if cut else taken
+        taken += price
+    return taken
+
+
+def _the_rest(timeline: Timeline, must: Sequence[Unit], minimum: int, span: slice) -> Iterator[Rest]:
+    """Yields what may be added to the last exchanges.
 
     These are their other steps, and older turns; nothing where one of the last exchanges is lost.
     """
@@ -119,11 +133,7 @@ def _the_rest(
             continue
         long = results_of(timeline, link, LEAST_TOKENS)
         least = dict.fromkeys(long, LEAST_TOKENS)
-        price = timeline.cost(link, shortened(timeline, least))
-        most -= price
-        if most < 0:
-            return
-        yield importance, link, least, price
+        yield importance, link, least, timeline.cost(link, shortened(timeline, least))
 
 
 def _select_least(timeline: Timeline, room: int, minimum: int, span: slice) -> Selection | None:

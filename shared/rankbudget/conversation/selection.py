@@ -145,7 +145,7 @@ def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
 
 
 def left_by_running(timeline: Timeline, room: int) -> int | None:
-    """Returns how many tokens a running turn leaves of the room, negative if it is longer; None without one."""
+    """Returns how many tokens a running turn leaves of the room, negative if longer; None without one."""
     return None if timeline.running is None else room - timeline.cost(timeline.running.units)
 
 
