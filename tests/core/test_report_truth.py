@@ -25,6 +25,9 @@ ENOUGH = 1_000_000
 words = st.lists(st.sampled_from("tea ice row box key sun".split()), min_size=1, max_size=30).map(" ".join)
 
 
+longer = st.integers(201, 500).map(lambda number: "tea ice " * (number // 2))
+
+
 def drawn(cases: int = 1) -> settings:
     """As many draws as the profile asks for, the same in every run; the cases of a law share them."""
     count = DRAWS.get(settings.get_current_profile_name(), DRAWS["dev"])
@@ -41,7 +44,7 @@ def chats(draw: st.DrawFn) -> list[dict[str, Any]]:
             call = {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
             result = {"role": "tool", "tool_call_id": f"c{number}", "content": draw(words)}
             if kind == "answer":
-                messages.append({"role": "assistant", "content": draw(words)})
+                messages.append({"role": "assistant", "content": draw(words | words | longer)})
             elif kind == "stray":
                 messages.append(result)
             else:
@@ -74,7 +77,7 @@ def check(report: BudgetReport, again: Callable[[int], BudgetReport]) -> tuple[i
 
 @pytest.mark.slow
 @drawn()
-@given(chats(), st.integers(10, 200))
+@given(chats(), st.integers(10, 200) | st.integers(10, 1500))
 def test_a_conversation_says_truly_what_brings_a_message_back(chat: list[Any], limit: int) -> None:
     """An answer comes back with its question, a shortened exchange counts, a stray result never comes back."""
     try:

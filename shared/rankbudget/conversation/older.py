@@ -169,6 +169,13 @@ def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int
             return
 
 
+def least_price(timeline: Timeline, units: Sequence[Unit]) -> int:
+    """Returns what an exchange without results costs where it is shortened, being the first without room."""
+    count, positions = timeline.thread.counter.count, [i for unit in units for i in unit.positions()]
+    long = [i for i in positions if timeline.shortens and count(timeline.text(i)) > LEAST_TOKENS]
+    return timeline.cost(units, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
+
+
 def may_be_short(timeline: Timeline, importance: int, units: Iterable[Unit]) -> bool:
     """Returns whether units may be kept with shortened results."""
     return timeline.shortens and importance != MUST and bool(results_of(timeline, units, VERY_LEAST))

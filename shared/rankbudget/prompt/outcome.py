@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..conversation.older import may_be_short
+from ..conversation.older import least_price, may_be_short
 from ..conversation.selection import MUST, OLDER, REST_SHARE, in_order_of_importance
 from ..conversation.timeline import Timeline
 from ..conversation.units import Unit
@@ -208,11 +208,11 @@ def _older_by_need(timeline: Timeline) -> Iterator[tuple[int, list[Unit]]]:
     for importance, units in in_order_of_importance(timeline, timeline.thread.min_exchanges):
         if may_be_short(timeline, importance, units):
             return  # what is older comes back before this is whole
-        used += timeline.cost(units)
+        least, used = used + least_price(timeline, units), used + timeline.cost(units)
         must = used if importance == MUST else must
-        whole = not timeline.shortens or must <= used * (1 - REST_SHARE)
+        whole = not timeline.shortens or must <= least * (1 - REST_SHARE)
         if importance == OLDER and whole:
-            yield used, units
+            yield least, units
 
 
 @dataclass(slots=True, kw_only=True)
