@@ -19,6 +19,8 @@ from ._codec import CODEC
 if TYPE_CHECKING:
     from langchain_core.prompts import BasePromptTemplate
 
+_OWN = {"function", "json_schema"}
+"""A tool or a response format in the form of OpenAI, which stays as it is."""
 _ASKED = ("input", "question", "query", "text", "prompt", "instruction")
 _ANSWERED = ("output", "answer", "response", "completion", "label")
 
@@ -50,7 +52,7 @@ def as_tools(tools: Any) -> list[dict[str, Any]] | None:
         msg = f"tools must be a list of tools, functions, models or schemas (got a {type(tools).__name__})"
         raise BudgetConfigError(msg)
     given = tools or ()
-    return [dict(t) if isinstance(t, Mapping) and "function" in t else _tool(t) for t in given] or None
+    return [dict(t) if isinstance(t, Mapping) and _OWN & t.keys() else _tool(t) for t in given] or None
 
 
 def document_text(document: Document, prompt: BasePromptTemplate[str] | None = None) -> str:

@@ -153,7 +153,7 @@ def schemas_in(model: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]
             found += map(_schema, given)
         elif name == "functions":
             found += [{"type": "function", "function": dict(function)} for function in given]
-        elif isinstance(value, type):
+        elif isinstance(value, type) or (isinstance(value, Mapping) and "json_schema" in value):
             found.append(_schema(value))
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -32,7 +32,7 @@ from rankbudget.errors import BudgetExceededError
 from ._codec import CODEC, PINNED, copy_message, defused
 from ._convert import measured, media_cost
 from ._inserted import Inserted
-from .blocks import BudgetMemoryBlock, KnowledgeMemoryBlock, question_of
+from .blocks import BudgetMemoryBlock, question_of, score_of
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
 _CONTEXT = ("context_str", "context_msg")
@@ -61,9 +61,9 @@ class Part:
             if text is None:
                 text, source, media[segment] = "", item, media_cost(item, session.counter)
             if text or source is not None:
-                segments.append(Segment(id=segment, text=text, source=source))
-        # A retriever's texts come best first, and a picture cannot be rated by the question.
-        if media or isinstance(memory_block, KnowledgeMemoryBlock):
+                score = score_of(content, text)
+                segments.append(Segment(id=segment, text=text, score=score, source=source))
+        if media:  # a picture cannot be rated by the question
             segments = _by_position(segments)
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(

@@ -43,15 +43,10 @@ def forms_of(output_cls: Any, llm: Any) -> tuple[dict[str, Any], ...]:
     return {"response_format": output_cls}, told
 
 
-def _schema_of(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
-
-
 def _plain(schema: Any) -> Any:
-    if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return _schema_of(schema.__name__, schema.model_json_schema())
     if isinstance(schema, Mapping) and "properties" in schema:  # what Ollama is sent as `format`
-        return _schema_of(str(schema.get("title") or ""), schema)
+        inner = {"name": str(schema.get("title") or ""), "schema": schema}
+        return {"type": "json_schema", "json_schema": inner}
     if isinstance(schema, BaseTool):
         return schema.metadata.to_openai_tool(skip_length_check=True)
     dump = getattr(schema, "model_dump", None)

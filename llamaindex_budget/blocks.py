@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -12,7 +12,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from rankbudget import TokenCounter, counter_for, fit_documents, truncate_text
+from rankbudget import Segment, TokenCounter, counter_for, fit_documents, truncate_text
 from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps, typed_errors
 from rankbudget.errors import BudgetConfigError, SummaryError
 
@@ -30,6 +30,7 @@ class _Found(list[Any]):
     """Content with the question that it was found for: one block may serve several conversations at once."""
 
     asked = ""
+    scores: Mapping[str, float | None] = {}  # of a retriever's texts
 
 
 class BudgetMemoryBlock(BaseMemoryBlock[Any]):
@@ -122,8 +123,9 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         room = sum(self.tokens.count_many([f"{text}\n" for text in texts])) - tokens_to_truncate
         if room <= 0:
             return None
+        given = [Segment(id=f"{i}", text=t, score=score_of(content, t)) for i, t in enumerate(texts)]
         kept = fit_documents(
-            texts, max_tokens=room, query=getattr(content, "asked", ""), counter=self.tokens
+            given, max_tokens=room, query=getattr(content, "asked", ""), counter=self.tokens
         ).segments
         return [TextBlock(text=s.text) for s in kept] or None
 
@@ -133,6 +135,11 @@ def found_texts(texts: Iterable[Any], asked: str) -> _Found:
     found = _Found(TextBlock(text=text) if isinstance(text, str) else text for text in texts)
     found.asked = asked
     return found
+
+
+def score_of(content: Any, text: str) -> float | None:
+    """Returns what a retriever gave a text of a block's content; other texts are left to the question."""
+    return content.scores.get(text) if isinstance(content, _Found) else None
 
 
 def question_of(messages: list[ChatMessage] | None) -> str:
@@ -180,10 +187,15 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
         asked = question_of(messages)
         if not asked:
             return []
-        found: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked))
-        return found_texts(
-            filter(None, dict.fromkeys(item.get_content(MetadataMode.LLM) for item in found)), asked
-        )
+        nodes: list[NodeWithScore] = await self.retriever.aretrieve(QueryBundle(asked))
+        scores: dict[str, float | None] = {}
+        for node in nodes:
+            text, score = node.get_content(MetadataMode.LLM), node.score
+            best = scores.get(text)
+            scores[text] = best if score is None or (best is not None and best > score) else score
+        found = found_texts(filter(None, scores), asked)
+        found.scores = scores
+        return found
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):

@@ -78,8 +78,9 @@ def is_result(kind: str) -> bool:
 
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the function inside an OpenAI-style tool or call, or what is given where there is none."""
-    return next((call[key] for key in ("function", "custom") if isinstance(call.get(key), Mapping)), call)
+    """Returns what an OpenAI-style tool, call or response format holds, or what is given where that is all."""
+    inner = ("function", "custom", "json_schema")
+    return next((call[key] for key in inner if isinstance(call.get(key), Mapping)), call)
 
 
 def call_reference(call: Mapping[str, Any]) -> str:

@@ -69,12 +69,12 @@ def content_tokens(content: Any, count: Count, media: MediaTable, depth: int = 0
     return sum([_block_tokens(as_block(block), count, media, depth) for block in blocks_of(content)])
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Any, separators: tuple[str, str] | None = None) -> str:
     """Returns a value as the JSON a request would carry, or its own text where it has none."""
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, separators=separators, default=str)
     except Exception:  # noqa: BLE001 - keys that JSON does not allow, cycles, a __str__ that raises
         try:
             return repr(value)

@@ -136,6 +136,7 @@ def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _anthropic_tool(tool: Tool) -> dict[str, Any]:
     function = function_of(tool)
-    schema = function.get("parameters") or function.get("input_schema") or {"type": "object"}
+    given = (function.get(key) for key in ("parameters", "input_schema", "schema"))
+    schema = next(filter(None, given), {"type": "object"})
     words = {"name": function.get("name", ""), "description": function.get("description") or ""}
     return {**words, "input_schema": schema}

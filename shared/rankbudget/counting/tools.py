@@ -3,6 +3,8 @@
 7 (10 before gpt-4o) per function + "name:description"; 12 once per request
 3 if it has properties, then 3 per property + "name:type:description"
 -3 + 3 per choice + the choices of an enum; every other key costs its JSON
+
+A response format costs its compact JSON where that is more: how it is billed is nowhere published.
 """
 
 from __future__ import annotations
@@ -54,10 +56,8 @@ def schema_tokens(tools: Sequence[Any], count: Count, *, start: int = 7) -> int:
 
 
 def _tool(tool: Any, count: Count, start: int) -> int:
-    function: Any = {}
-    if isinstance(tool, Mapping):
-        inner = tool.get("json_schema")
-        function = inner if isinstance(inner, Mapping) else function_of(tool)
+    given = tool if isinstance(tool, Mapping) else {}
+    function = function_of(given)
     if "name" not in function:
         return start + count(as_text(tool))
     line = f"{as_text(function.get('name') or '')}:{_sentence(function)}"
@@ -65,6 +65,8 @@ def _tool(tool: Any, count: Count, start: int) -> int:
     for key in _SCHEMAS:
         if isinstance(function.get(key), Mapping):
             total += _Schemas(function[key], count).root()
+    if function is given.get("json_schema"):
+        return max(total, count(as_text(tool, separators=(",", ":"))))
     return total
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,8 +54,20 @@ def _counted(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
         if name in _PASSED_ON and isinstance(value, Mapping):
             found += _counted(value)
         elif value and name not in _SETTINGS and (name in _ALWAYS or is_text(value)):
-            found.append((name, value))
+            found.append((name, _as_sent(value)))
     return found
+
+
+def _as_sent(value: Any) -> Any:
+    """Returns a class of pydantic as the response format that a client makes of it, else what is given."""
+    if not (isinstance(value, type) and hasattr(value, "model_json_schema")):
+        return value
+    try:  # OpenAI's client writes more than pydantic; where it is not loaded, it sends nothing
+        schema = sys.modules["openai"].pydantic_function_tool(value)["function"]["parameters"]
+    except Exception:  # noqa: BLE001 - no client, an old one, or a class that it does not take
+        schema = value.model_json_schema()
+    inner = {"name": value.__name__, "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": inner}
 
 
 def is_text(value: Any) -> bool:

@@ -295,6 +295,19 @@ def test_odd_tools_are_counted(tool: Any) -> None:
     assert counter.overhead([]) == counter.overhead(None) == 3
 
 
+@pytest.mark.parametrize("kind", [{"pattern": r"^\d{5}$"}, {"enum": [*"abcdefghij"]}])
+def test_a_response_format_costs_the_larger_of_its_json_and_the_formula(kind: dict[str, Any]) -> None:
+    """However a provider bills it, the count is no less; a pattern costs more as JSON, short choices as a tool."""
+    counter = counter_for("gpt-4o")
+    schema = {"type": "object", "properties": {"x": {"type": "string", **kind}}}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    tool = {"type": "function", "function": {"name": "answer", "parameters": schema}}
+    formula, sent = counter.overhead([tool]), counter.count(json.dumps(form, separators=(",", ":")))
+    assert formula != sent
+    assert counter.overhead([form]) >= max(formula, sent + counter.overhead())
+    assert counter.overhead([tool]) == formula
+
+
 def test_nested_schemas_are_counted_level_by_level() -> None:
     """Objects in objects, arrays, alternatives and references cost their properties; a schema that holds itself ends."""
 

@@ -85,6 +85,15 @@ def test_anthropic_is_asked_in_its_own_format() -> None:
     ]
 
 
+def test_anthropic_counts_the_form_of_the_answer_as_a_tool() -> None:
+    """The endpoint has no other place for the schema of a response format."""
+    client, schema = Anthropic(), {"type": "object", "properties": {"city": {"type": "string"}}}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    counter_for(client, model="claude-sonnet-4-5").count_messages(CONVERSATION, [form])
+    [asked] = client.asked
+    assert asked["tools"] == [{"name": "answer", "description": "", "input_schema": schema}]
+
+
 def test_google_is_asked_in_its_own_format() -> None:
     """Google's endpoint gets contents with parts, the system text and the tools among them."""
     asked: list[dict[str, Any]] = []
