@@ -78,7 +78,7 @@ def is_result(kind: str) -> bool:
 
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns what an OpenAI-style tool, call or response format holds, or what is given where that is all."""
+    """Returns what an OpenAI-style tool, call or response format holds, or what is given if that is all."""
     inner = ("function", "custom", "json_schema")
     return next((call[key] for key in inner if isinstance(call.get(key), Mapping)), call)
 
