@@ -179,11 +179,13 @@ def _check_place(
     if (old or ended) and begins > now:
         msg = "a LangGraph store holds one memory of a key; put the new one when it begins to hold"
         raise StoreUnsupportedError(msg)
-    if old is None or old.valid_from is None or not old.holds_at(now) or (ended and ended.id == old.id):
+    if old is None or old.valid_from is None or (ended and ended.id == old.id):
         return
+    planned = _utc(old.valid_from) > now
     over = memory.valid_to is not None and _utc(memory.valid_to) <= now
-    if (over or begins < _utc(old.valid_from)) and digest_of(old.text) != digest_of(memory.text):
-        msg = "a LangGraph store holds one memory of a key; what held before the present one has no place"
+    earlier = over or begins < _utc(old.valid_from)
+    if (planned or (old.holds_at(now) and earlier)) and digest_of(old.text) != digest_of(memory.text):
+        msg = "a LangGraph store holds one memory of a key; what held before that one has no place"
         raise StoreUnsupportedError(msg)
 
 

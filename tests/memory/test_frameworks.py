@@ -200,6 +200,18 @@ def test_a_graph_store_holds_one_memory_of_a_key(graph_store):
     assert graph_store.delete("home", scope=ann) == 1
 
 
+@pytest.mark.parametrize("past", [False, True])
+def test_a_graph_store_keeps_what_is_planned(graph_store, past):
+    """What holds now, or held before, is refused beside what is planned under its key, which still begins."""
+    ann, later = Scope(user="ann"), datetime(2999, 1, 1, tzinfo=timezone.utc)
+    planned = graph_store.put("The price will be 30.", scope=ann, key="price", valid_from=later)
+    old = {"valid_from": datetime(2020, 1, 1), "valid_to": datetime(2021, 1, 1)} if past else {}  # noqa: DTZ001
+    with pytest.raises(StoreUnsupportedError, match="what held before"):
+        graph_store.put("It costs 5.", scope=ann, key="price", **old)
+    graph_store._clock = lambda: later
+    assert graph_store.get("price", scope=ann) == planned
+
+
 def test_a_graph_store_has_no_place_for_the_past(graph_store):
     """What held before the present memory of its key is refused, but where it supersedes that one."""
     ann, old = Scope(user="ann"), datetime(2010, 1, 1, tzinfo=timezone.utc)

@@ -104,13 +104,17 @@ class Model:
             same = next((row for row in alike if row.begins == begins), None)
         else:
             same = next((row for row in alike if row is self.winner(line, begins)), None)
+        before = same.ends if same else None
         if same is not None:
             same.ends = made.valid_to if made.valid_from is not None else made.valid_to or same.ends
         elif key is not None:
             same = self.told(self.line(made.scope, None, digest), digest, begins, until, now)
             if same is not None:
+                before = same.ends
                 same.begins = min(begins, max(same.begins, now) if line else same.begins)
                 same.ends = made.valid_to or same.ends
+        if same is not None and same.superseded and before is not None:
+            same.ends = min(same.ends or before, before)  # what was superseded is so for good
         if same is None:
             same = Row(
                 next(self.numbers),
@@ -137,7 +141,7 @@ class Model:
                 row.ends, row.superseded = max(row.begins, begins), True
 
     def is_alive(self, row: Row, now: datetime) -> bool:
-        return not row.superseded and not (row.expires and row.expires <= now)
+        return not (row.expires and row.expires <= now)
 
     def told(
         self,

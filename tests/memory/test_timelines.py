@@ -171,6 +171,26 @@ def test_what_supersedes_brings_nothing_back(store: MemoryStore, clock: Any) -> 
         assert told(store, clock, scope)[begins:] == ["Kiel."] * (9 - begins) + [None] * 5
 
 
+def test_what_is_superseded_ends_for_good_whatever_is_said_again(store: MemoryStore, clock: Any) -> None:
+    """Its text put again is the same memory while it holds, or with its date; neither gives it another end."""
+    for at, again in enumerate(
+        ({}, {"key": "k"}, {"valid_from": moment(1), "key": "k"}, {"valid_to": moment(12)})
+    ):
+        for day in (4, 9):
+            scope, clock.now = Scope(user=f"{at} {day}"), moment(2)
+            rome = store.put("Rome.", scope=scope, key="k", valid_from=moment(1))
+            store.put("Oslo.", scope=scope, supersedes="k", valid_from=moment(6))
+            clock.now = moment(day)
+            said = store.put("Rome.", scope=scope, **again)
+            known = day < 6 or "valid_from" in again
+            assert (said.id == rome.id, len(store.versions("k", scope=scope))) == (
+                known,
+                1 if known else len(again.get("key", "")) + 1,
+            )
+            clock.now = moment(7)
+            assert [one.text for one in store.search("", scope=scope)] == ["Oslo."]
+
+
 def test_a_wrong_clock_changes_no_date_that_was_given(store: MemoryStore, clock: Any) -> None:
     """A text without a date that is put long before the dates of others leaves them where they are."""
     clock.now = moment(9)

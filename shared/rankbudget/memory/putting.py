@@ -83,13 +83,16 @@ class Put(NamedTuple):
         return key, held, same
 
     def _said_again(self, same: Version, held: Sequence[Version]) -> Period:
-        """Returns the period of a memory that is put again; an end that is not given again stays."""
-        begins = same.said[0]
+        """Returns the period of a memory that is put again; without a date, an end that is not given stays.
+
+        So does one that `supersedes` made, which is for good.
+        """
+        (begins, last), ends = same.said, self.period[1]
         if same not in held:
             begins = min(self.period[0], max(begins, seconds(self.now)) if held else begins)
-        elif self.is_dated:
-            return self.period
-        return begins, self.period[1] if self.memory.valid_to else same.said[1]
+        if self.memory.valid_to is None and not (self.is_dated and same in held):
+            ends = last
+        return begins, min(ends, last) if same.superseded else ends
 
     def _insert(self, connection: Connection, memory: Memory) -> Any:
         table, values = memories(), row_of(replace(memory, id=uuid.uuid4().hex))

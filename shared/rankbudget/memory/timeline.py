@@ -100,8 +100,8 @@ def one_of(versions: Sequence[Version], digest: str, period: Period, now: dateti
 
 def _alike(versions: Sequence[Version], digest: str, now: datetime) -> list[Version]:
     """Returns the versions of a text that may be put again, the newest first."""
-    alike = [one for one in versions if one.digest == digest and not one.superseded]
-    return sorted([one for one in alike if one.expires > seconds(now)], reverse=True)
+    alike = [one for one in versions if one.digest == digest and one.expires > seconds(now)]
+    return sorted(alike, reverse=True)
 
 
 def _meet(parts: Sequence[Period], period: Period) -> bool:
