@@ -49,8 +49,8 @@ class TokenBudget(BudgetArithmetic):
             takes the counter's own band.
         keep_band: the counter's band is kept empty, too, where it is more than `safety`.
         max_system_ratio: largest share of the window for the system prompt; None allows any.
-        min_exchanges: question-and-answer pairs of the history that stay when anything of it stays; a question
-            that waits for its answer is one of them.
+        min_exchanges: question-and-answer pairs of the history that stay when anything of it stays; a
+            question that waits for its answer is one of them.
         last_turns: the newest turns of the history that may stay, from 1, the current question's among them;
             None keeps as many as fit.
         message_cap: a number from 200 lets long texts of the last exchanges be shortened when these do not

@@ -67,8 +67,8 @@ def fit_messages(
         measure: counts host messages in the host's own way instead of through codec and counter.
         cut: "fill" keeps as much as fits; "stable" moves the start of what is kept as rarely as it can, for
             prompt caches.
-        min_exchanges: question-and-answer pairs that stay if that can be, from 0; a question that waits for its
-            answer is one of them.
+        min_exchanges: question-and-answer pairs that stay if that can be, from 0; a question that waits for
+            its answer is one of them.
         last_turns: the newest turns that may stay, from 1, the current question's among them; older ones are
             dropped though they fit, or go into the summary. None keeps as many as fit.
         message_cap: a number from 200 lets long texts of those pairs be shortened, largest first, when the
