@@ -67,7 +67,7 @@ class Part:
             segments = _by_position(segments)
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
         block = Block(
-            name=f"{name}-block" if name in _OWN_NAMES else name,
+            name=name_in_plan(name),
             segments=tuple(segments),
             strategy="best_first" if media else "truncate" if len(segments) == 1 else "evidence",
             rank=max(1, memory_block.priority) if own is None else own.rank,
@@ -75,6 +75,11 @@ class Part:
             size=None if own is None else own.size,
         )
         return cls(name, block, media)
+
+
+def name_in_plan(name: str) -> str:
+    """Returns what a plan calls a memory block: the names of the core's own blocks are taken."""
+    return f"{name}-block" if name in _OWN_NAMES else name
 
 
 @dataclass(frozen=True, slots=True)

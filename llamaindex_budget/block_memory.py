@@ -22,6 +22,7 @@ from ._contexts import live_data, live_memory
 from ._database import ask, database_of, opened
 from ._memory import SessionMemory
 from ._options import named
+from ._render import name_in_plan
 from ._serialize import read_block, read_settings, written_block
 from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock
 
@@ -52,7 +53,7 @@ class BudgetMemory(SessionMemory, Memory):
 
     def _own_session(self) -> BudgetSession:
         made = super()._own_session()
-        made.share_with(*(b.name for b in self.memory_blocks))
+        made.share_with(*(name_in_plan(b.name) for b in self.memory_blocks))
         return made
 
     def _own_limits(self) -> TokenBudget:

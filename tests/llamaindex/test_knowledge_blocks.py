@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 from llama_index.core.memory import Memory
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -50,3 +51,13 @@ def test_what_answers_stays_wherever_it_stands(how: str, place: int, twice: bool
     assert len(fewer) < len(texts)
     assert any("999" in text.text for text in fewer)
     assert "999" in "".join(m.content or "" for m in stock.get())
+
+
+@pytest.mark.parametrize("name", ["knowledge", "history", "query", "mails"])
+def test_the_name_of_a_block_decides_nothing(name: str) -> None:
+    """A block with a name of the core's own blocks has the same room as any other, and leaves none free beside it."""
+    mails = [f"Mail {n}: customer {n} asks for a refund of {n * 7} euros." for n in range(200)]
+    block = KnowledgeMemoryBlock(name=name, read=lambda _: list(mails))
+    memory = BudgetMemory.from_defaults(memory_blocks=[block], token_limit=1000, counter="gpt-4o")
+    report = memory.fit("Who asks for a refund of 77 euros?").report
+    assert report.total_tokens > 950

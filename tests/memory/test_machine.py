@@ -94,27 +94,22 @@ class Model:
         key, line = made.key, list[Row]()
         for key in [made.key] if made.key is not None else [*keys, None]:
             line = self.line(made.scope, key, digest)
-            if self.told(line, digest, begins, until, now, made):
+            if self.told(line, digest, max(begins, now), until, now, made):
                 break
         if made.valid_from is None:
             for row in line:
-                row.begins = min(row.begins, begins) if not row.is_dated else row.begins
-        alike = [row for row in line[::-1] if row.digest == digest and self.is_alive(row, now)]
-        if made.valid_from is not None:
-            same = next((row for row in alike if row.begins == begins), None)
-        else:
-            same = next((row for row in alike if row is self.winner(line, begins)), None)
-        before = same.ends if same else None
-        if same is not None:
-            same.ends = made.valid_to if made.valid_from is not None else made.valid_to or same.ends
-        elif key is not None:
-            same = self.told(self.line(made.scope, None, digest), digest, begins, until, now)
+                row.begins = row.begins if row.is_dated or row.superseded else min(row.begins, begins)
+        same = self.find_same(line, digest, begins, made, now)
+        if same is None and key is not None:
+            keyless = self.line(made.scope, None, digest)
+            if made.valid_from is not None:
+                same = self.find_same(keyless, digest, begins, made, now)
+            else:
+                same = self.told(keyless, digest, begins, until, now)
             if same is not None:
-                before = same.ends
                 same.begins = min(begins, max(same.begins, now) if line else same.begins)
-                same.ends = made.valid_to or same.ends
-        if same is not None and same.superseded and before is not None:
-            same.ends = min(same.ends or before, before)  # what was superseded is so for good
+        if same is not None:
+            self.set_end(same, made.valid_to, revived=old is not None)
         if same is None:
             same = Row(
                 next(self.numbers),
@@ -132,6 +127,24 @@ class Model:
         same.text = same.text if made.key is None else made.text
         if old is not None:
             self.end(old, same, begins)
+
+    def set_end(self, same: Row, ends: datetime | None, *, revived: bool) -> None:
+        """An end that is not given stays; that of a superseded one is for good, unless it supersedes in turn."""
+        if not same.superseded:
+            same.ends = ends or same.ends
+        elif revived:
+            same.ends, same.superseded = ends, False
+        elif same.ends is not None:
+            same.ends = min(ends or same.ends, same.ends)
+
+    def find_same(
+        self, line: list[Row], digest: str, begins: datetime, made: Memory, now: datetime
+    ) -> Row | None:
+        """The newest row of a text with a date, or without one that which holds."""
+        alike = [row for row in line[::-1] if row.digest == digest and self.is_alive(row, now)]
+        if made.valid_from is not None:
+            return next((row for row in alike if row.begins == begins), None)
+        return next((row for row in alike if row is self.winner(line, begins)), None)
 
     def end(self, old: Row, new: Row, begins: datetime) -> None:
         for row in self.line(old.scope, old.key, old.digest):
@@ -155,7 +168,10 @@ class Model:
         """The newest row of a text that wins at some moment of a period, before which a fast clock is set back."""
         seen = line
         if made is not None and made.valid_from is None:
-            seen = [replace(row, begins=min(row.begins, begins)) if not row.is_dated else row for row in line]
+            seen = [
+                replace(row, begins=min(row.begins, begins)) if not (row.is_dated or row.superseded) else row
+                for row in line
+            ]
         alike = [row for row in seen[::-1] if row.digest == digest and self.is_alive(row, now)]
         days = [begins, *[day for day in EACH_DAY if begins <= day < until]]
         return next((row for row in alike if any(self.winner(seen, day) is row for day in days)), None)
@@ -224,7 +240,7 @@ class Machine(RuleBasedStateMachine):
         """Returns what was replaced and is over before a moment."""
         found = [memory for key in ("k", "K", "%") for memory in self.store.versions(key, scope=scope)]
         over = [m for m in found if m.replaced_by and m.valid_to and m.valid_from < m.valid_to < until]
-        return {(m.key, m.text, m.valid_from, m.valid_to) for m in over}
+        return {(m.key, digest_of(m.text), m.valid_from, m.valid_to) for m in over}
 
     @rule(name=st.sampled_from(("k", "%")), text=texts, scope=mine)
     def update(self, name: str, text: str, scope: Scope) -> None:

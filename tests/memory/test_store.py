@@ -96,10 +96,12 @@ def test_a_text_of_the_future_that_is_said_now(store: MemoryStore, clock: Any) -
 
 
 def test_a_text_that_holds_takes_a_key_at_once(store: MemoryStore, clock: Any) -> None:
-    """A text that holds already ends the older one of the key it is given, also when it was to begin later."""
+    """A text that holds already ends the older one of the key it is given; with a date it is a version that begins then."""
     store.put("Rome.", scope=ANN, key="home")
-    store.put("Oslo.", scope=ANN)
+    oslo = store.put("Oslo.", scope=ANN)
     store.put("Oslo.", scope=ANN, key="home", valid_from=clock.now + DAY)
+    assert store.get("home", scope=ANN).text == "Rome."
+    assert store.put("Oslo.", scope=ANN, key="home").id == oslo.id
     assert texts(store) == ["Oslo."]
     assert store.get("home", scope=ANN).text == "Oslo."
 

@@ -191,6 +191,44 @@ def test_what_is_superseded_ends_for_good_whatever_is_said_again(store: MemorySt
             assert [one.text for one in store.search("", scope=scope)] == ["Oslo."]
 
 
+def test_decisions_that_supersede_each_other_may_be_put_twice(store: MemoryStore, clock: Any) -> None:
+    """After a second import the last decision holds, as after the first; one of them put alone holds from then on."""
+    clock.now, rows = moment(9), [("MySQL.", 1, None), ("Postgres.", 3, "k"), ("SQLite.", 6, "k")]
+    for text, day, old in [*rows, *rows]:
+        put = store.put(text, scope=ANN, key="k", valid_from=moment(day), supersedes=old)
+        assert old is None or store.get("k", scope=ANN).id == put.id
+    assert told(store, clock, ANN) == [None] + ["MySQL."] * 2 + ["Postgres."] * 3 + ["SQLite."] * 8
+    store.put("Postgres.", scope=ANN, key="k", valid_from=moment(3), supersedes="k")
+    assert store.get("k", scope=ANN).text == "Postgres."
+
+
+def test_a_note_without_a_key_leaves_dates_alone(store: MemoryStore, clock: Any) -> None:
+    """A text that is known without a key is a version of its own under a dated one, before its date and after."""
+    clock.now = moment(5)
+    store.put("Thirty.", scope=ANN)
+    store.put("Ten.", scope=ANN, key="k")
+    store.put("Thirty.", scope=ANN, key="k", valid_from=moment(8))
+    store.put("Thirty.", scope=ANN, key="k", valid_from=moment(1), valid_to=moment(3))
+    told_days = [store.get("k", scope=ANN).text, len(store.search("", scope=ANN))]
+    assert told_days == ["Ten.", 2]
+    clock.now = moment(8)
+    assert store.get("k", scope=ANN).text == "Thirty."
+    for dated in ({"valid_from": moment(8)}, {"valid_from": moment(8), "sources": ("m",)}):
+        store.put("Thirty.", scope=ANN, key="k", valid_to=moment(10), **dated)
+        store.put("Thirty.", scope=ANN, key="k", **dated)
+        assert store.get("k", scope=ANN).valid_to == moment(10)
+
+
+def test_what_is_superseded_stays_so_when_the_clock_goes_back(store: MemoryStore, clock: Any) -> None:
+    """A text of a fast clock that never held, being superseded by a dated one, is not set back to a clock that is behind."""
+    clock.now = moment(7)
+    store.put("Rome.", scope=ANN, key="k")
+    store.put("Oslo.", scope=ANN, key="k", supersedes="k", valid_from=moment(4))
+    clock.now = moment(5)
+    store.put("Kiel.", scope=ANN, key="k", valid_to=moment(6))
+    assert told(store, clock, ANN)[5:] == ["Kiel."] + ["Oslo."] * 8
+
+
 def test_a_wrong_clock_changes_no_date_that_was_given(store: MemoryStore, clock: Any) -> None:
     """A text without a date that is put long before the dates of others leaves them where they are."""
     clock.now = moment(9)

@@ -57,7 +57,7 @@ def settle(connection: Connection, scope: Scope, line: str, own: int | None = No
 def set_back(connection: Connection, memory: Memory, now: float) -> None:
     """Lets begin now what a fast clock put for later, without a date, under the key or text of a memory."""
     table = memories()
-    later = (table.c.said_from > now) & (table.c.dated == 0)
+    later = (table.c.said_from > now) & (table.c.dated == 0) & table.c.replaced_by.is_(None)
     mine = belongs_to(memory.scope) & (table.c.line == row_of(memory)["line"])
     connection.execute(table.update().where(mine, later).values(said_from=now))
 

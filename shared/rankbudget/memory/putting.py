@@ -56,7 +56,8 @@ class Put(NamedTuple):
         if same is None:
             row = self._insert(connection, memory)
         else:
-            row = self._again(connection, memory, same, self._said_again(same, held))
+            period = self._said_again(same, held, supersedes=old is not None)
+            row = self._again(connection, memory, same, period)
             lines.add(self.digest)  # it may be the one without a key that gets this one
         if old is not None:
             lines.add(end(connection, old, row, self.period[0]))
@@ -67,32 +68,37 @@ class Put(NamedTuple):
     def _known(self, connection: Connection) -> tuple[str | None, list[Version], Version | None]:
         """Returns the key that it gets, the versions under it, and the one that it is said again of.
 
-        Without a key it gets that of a memory with its text; one without a key with its text gets its key.
+        Without a key it gets that of a memory with its text that holds then; a memory without a key that it
+        is said again of gets its key.
         """
         scope, digest, period, now = self.memory.scope, self.digest, self.period, self.now
         keys = [self.memory.key] if self.memory.key is not None else keys_of(connection, scope, digest)
+        since = max(period[0], seconds(now)) if self.is_dated else period[0]
+        from_now = since, max(since, period[1])
         for key in keys:
             held = versions_of(connection, scope, line_of(key, digest))
             if not self.is_dated:
                 held = [one.set_back(seconds(now)) for one in held]
-            if one_of(held, digest, period, now):
+            if one_of(held, digest, from_now, now):
                 break
         same = same_of(held, digest, period, now, is_dated=self.is_dated)
         if same is None and key is not None:
-            same = one_of(versions_of(connection, scope, digest), digest, period, now)
+            keyless = versions_of(connection, scope, digest)
+            dated = same_of(keyless, digest, period, now, is_dated=True)
+            same = dated if self.is_dated else one_of(keyless, digest, period, now)
         return key, held, same
 
-    def _said_again(self, same: Version, held: Sequence[Version]) -> Period:
-        """Returns the period of a memory that is put again; without a date, an end that is not given stays.
+    def _said_again(self, same: Version, held: Sequence[Version], *, supersedes: bool) -> Period:
+        """Returns the period of a memory that is put again; an end that is not given again stays.
 
-        So does one that `supersedes` made, which is for good.
+        One that another memory made by superseding it is for good, unless it supersedes that in turn.
         """
         (begins, last), ends = same.said, self.period[1]
         if same not in held:
             begins = min(self.period[0], max(begins, seconds(self.now)) if held else begins)
-        if self.memory.valid_to is None and not (self.is_dated and same in held):
-            ends = last
-        return begins, min(ends, last) if same.superseded else ends
+        if same.superseded:
+            return begins, ends if supersedes else min(ends, last)
+        return begins, ends if self.memory.valid_to else last
 
     def _insert(self, connection: Connection, memory: Memory) -> Any:
         table, values = memories(), row_of(replace(memory, id=uuid.uuid4().hex))
@@ -110,6 +116,7 @@ class Put(NamedTuple):
         change = {name: said[name] for name in set(self.given) - _ELSEWHERE}
         change |= {"name": said["name"], "line": said["line"], **_columns(period)}
         change["dated"] = row.dated | self.is_dated
+        change["replaced_by"] = row.replaced_by if period[1] <= same.said[1] else None
         change["sources"] = row_of(replace(memory, sources=sources))["sources"]
         change["text"] = row.text if self.memory.key is None else memory.text
         written = table.update().where(table.c.seq == same.seq)

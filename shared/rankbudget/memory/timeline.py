@@ -38,7 +38,7 @@ class Version(NamedTuple):
 
     def set_back(self, now: float) -> Version:
         """Returns it as a text without a date takes it: a later one without a date is of a fast clock."""
-        begins = self.said[0] if self.dated else min(self.said[0], now)
+        begins = self.said[0] if self.dated or self.superseded else min(self.said[0], now)
         return self._replace(said=(begins, self.said[1]))
 
 
