@@ -195,16 +195,25 @@ def _draw(ranked: Sequence[Demand], own: list[int], pool: int) -> None:
     """Shares what is in `own` of a block among it and the blocks that have no share."""
     left, own[pool] = own[pool], 0
     drawing = [i for i, demand in enumerate(ranked) if i == pool or demand.shareless]
-    chosen = [i for i in drawing if ranked_as(block_named(ranked[i].name)) not in _FIXED]
-    others = [i for i in drawing if i not in chosen]
-    hungry = sum([ranked[i].wanted > 0 for i in chosen])
-    for some, part in ((others, None), (chosen, hungry), (chosen, None)):
-        most = left // part if part else left
-        for i in some:
-            more = min(ranked[i].wanted - own[i], most, left)
-            own[i] += more
-            left -= more
+    fixed = [i for i in drawing if ranked_as(block_named(ranked[i].name)) in _FIXED]
+    left -= _give(ranked, own, fixed, [left] * len(fixed), left)
+    hungry = [i for i in drawing if i not in fixed and ranked[i].wanted]
+    parts = [(left + n) // len(hungry) for n in reversed(range(len(hungry)))]  # a rest to the first ones
+    left -= _give(ranked, own, hungry, parts, left)
+    left -= _give(ranked, own, hungry, [left] * len(hungry), left)
     own[pool] += left
+
+
+def _give(
+    ranked: Sequence[Demand], own: list[int], takers: Sequence[int], parts: Sequence[int], left: int
+) -> int:
+    """Gives each of some blocks a part at most of what is `left`, and returns how much that was."""
+    before = left
+    for i, part in zip(takers, parts, strict=True):
+        more = min(ranked[i].wanted - own[i], part, left)
+        own[i] += more
+        left -= more
+    return before - left
 
 
 Floor = Callable[[Demand], int]
