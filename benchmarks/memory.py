@@ -39,8 +39,6 @@ from rankbudget.relevance.words import content_terms
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 READER = Scope(user="u3", project="p")
 MOST_RATIO, LEAST_RECALL, MOST_LOSS = 3.0, 0.98, 0.01
-BOUND_FROM = 100_000
-"""Memories from which the bounds hold: of fewer, many have a rare word of the question, which search puts first."""
 
 
 def scope_of(i: int, *, one: bool) -> Scope:
@@ -115,7 +113,7 @@ def speed(size: int, rounds: int, *, one: bool) -> bool:
         f"  {size:>8,} {where:<10}{search:>12.2f} ms{fit:>12.2f} ms{fit / search:>9.2f}{recall:>9.3f}{start:>10.2f} s",
         flush=True,
     )
-    return size < BOUND_FROM or (recall >= LEAST_RECALL and fit / search <= MOST_RATIO)
+    return recall >= LEAST_RECALL and (size < 100_000 or fit / search <= MOST_RATIO)
 
 
 def locomo(questions: int) -> bool:

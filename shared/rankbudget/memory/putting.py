@@ -84,8 +84,11 @@ class Put(NamedTuple):
         same = same_of(held, digest, period, now, is_dated=self.is_dated)
         if same is None and key is not None:
             keyless = versions_of(connection, scope, digest)
-            dated = same_of(keyless, digest, period, now, is_dated=True)
-            same = dated if self.is_dated else one_of(keyless, digest, period, now)
+            same = (
+                same_of(keyless, digest, period, now, is_dated=True)
+                if self.is_dated
+                else one_of(keyless, digest, period, now)
+            )
         return key, held, same
 
     def _said_again(self, same: Version, held: Sequence[Version], *, supersedes: bool) -> Period:
