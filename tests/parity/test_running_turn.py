@@ -17,7 +17,7 @@ from llama_index.core.llms import ChatMessage
 import langchain_budget as lc
 import llamaindex_budget as li
 from rankbudget import Assembler, BudgetSession, TokenBudget, fit_messages
-from rankbudget.testing import WordCounter
+from rankbudget.testing import RecordingCounter, WordCounter
 from tests.drawing import draws
 from tests.llamaindex.entries import LLM
 from tests.llamaindex.models import PlayLLM
@@ -234,3 +234,17 @@ def test_the_step_before_the_newest_has_a_quarter_of_the_room(
     found = [m["content"] for m in kept if m.get("tool_call_id") == "c0"]
     assert len(found) == 1
     assert len(found[0].split()) >= 16
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000])
+@pytest.mark.parametrize("cut", ["fill", "stable"])
+def test_a_long_run_is_read_as_far_as_it_fits(size: int, cut: str) -> None:
+    """Of a running turn of thousands of steps no more is counted than of one of a few hundred."""
+
+    def read(steps: int) -> int:
+        old, turn = thread([20], [80] * steps)
+        counter = RecordingCounter(COUNTER)
+        fit_messages([*old, *turn], max_tokens=4096, counter=counter, cut=cut)
+        return counter.characters
+
+    assert read(size) <= 1.2 * read(300)

@@ -146,7 +146,18 @@ def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
 
 def left_by_running(timeline: Timeline, room: int) -> int | None:
     """Returns how many tokens a running turn leaves of the room, negative if longer; None without one."""
-    return None if timeline.running is None else room - timeline.cost(timeline.running.units)
+    running = timeline.running
+    return None if running is None else room - cost_within(timeline, running.units, room)
+
+
+def cost_within(timeline: Timeline, units: Sequence[Unit], most: int) -> int:
+    """Returns what units cost, or more than `most` where they do; counts no more than that."""
+    total = 0
+    for unit in reversed(units):
+        total += timeline.tokens_of(unit)
+        if total > most:
+            break
+    return total
 
 
 def minimum_sets(timeline: Timeline, minimum: int, span: slice = ALL) -> list[list[Unit]]:
