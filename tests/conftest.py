@@ -95,7 +95,7 @@ def _keeping_none(self: Any, made: Any, *args: Any, **options: Any) -> None:
     made(self, *args, **{**options, "max_keepalive_connections": 0})
 
 
-_BLOCKING = {"llamaindex", "parity", "test_demo.py", "test_server.py", "test_readme.py"}
+_BLOCKING = {"llamaindex", "memory", "parity", "test_demo.py", "test_server.py", "test_readme.py"}
 """Folders and files whose tests call the blocking form of what is async in LlamaIndex."""
 
 
