@@ -78,6 +78,26 @@ def test_nothing_that_is_chosen_for_the_question_starves_beside_the_rest(room, w
     assert all(later[name] >= found[name] for name in wanted)
 
 
+@given(
+    room=st.integers(0, 3000),
+    history=st.integers(0, 3000),
+    wanted=st.fixed_dictionaries(
+        {
+            name: st.integers(0, 900)
+            for name in ("task", "preferences", "memory", "examples", "knowledge", "wiki")
+        }
+    ),
+    rule=st.sampled_from(["waterfall", "borrow"]),
+)
+def test_what_a_short_history_leaves_goes_in_equal_parts_too(room, history, wanted, rule):
+    """Who is chosen for the question and still wants something has as much as any other of them, but for a token."""
+    first = dataclasses.replace(demand("history", min(history, room * 4 // 7)), rank=1)
+    found = grants(room, first, *[demand(*one) for one in wanted.items()], surplus=rule)
+    chosen = [name for name in wanted if name != "task"]
+    most = max(found[name] for name in chosen)
+    assert all(found[name] >= most - 1 for name in chosen if found[name] < wanted[name])
+
+
 def test_naming_a_block_in_ratios_gives_it_its_own_share():
     """Knowledge with a ratio of .2 no longer waits for the memories."""
     budget = TokenBudget(ratios={"memory": 0.1, "history": 0.4, "knowledge": 0.2})

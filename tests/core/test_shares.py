@@ -124,6 +124,34 @@ def test_a_larger_window_keeps_the_document_that_answers(
         assert shown
 
 
+@draws()
+@given(
+    room=st.integers(400, 3000),
+    chat=st.integers(0, 2),
+    asked=st.sampled_from(["memory", "knowledge", "examples", "handbook"]),
+    others=st.dictionaries(
+        st.sampled_from(["task", "preferences", "memory", "examples", "knowledge", "wiki"]),
+        st.integers(1, 120),
+        max_size=5,
+    ),
+    surplus=st.sampled_from(["waterfall", "borrow"]),
+)
+def test_the_text_that_answers_stays_beside_many_of_other_blocks(
+    room: int, chat: int, asked: str, others: dict[str, int], surplus: Any
+) -> None:
+    """Whichever block it is in, beside a task of a quarter of the room and however much the others have to say."""
+    others = {name: min(count, room // 60) if name == "task" else count for name, count in others.items()}
+    blocks: dict[str, Any] = {
+        name: [f"{name} {n}: pack shelf {n} into box {n + 7}. " + "w " * 6 for n in range(count)]
+        for name, count in others.items()
+    }
+    blocks[asked] = [*blocks.get(asked, ()), "The owner of ticket 84 is Mara Quist."]
+    blocks["history"] = [{"role": ("user", "assistant")[n % 2], "content": "Hello."} for n in range(2 * chat)]
+    budget = TokenBudget(context_window=room, reserve=0, safety=0, surplus=surplus)
+    plan = Assembler(budget, counter=COUNTER).assemble(blocks, query="Who is the owner of ticket 84?")
+    assert "Mara Quist" in str(plan.messages)
+
+
 NAMES = ("memory", "knowledge", "examples", "handbook", "rules", "a", "zoo")
 _SLACK = 4
 """Tokens that joined texts may cost less than one by one."""

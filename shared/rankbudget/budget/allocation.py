@@ -4,13 +4,13 @@ Each step only moves tokens that are there:
     1. Fixed sizes are set aside in rank order. Ratios share the rest, rounded down; without any ratio, blocks
        without a size share it equally.
     2. A block without a ratio or size of its own draws from the share of "memory": project and task all they
-       want, then those that are chosen for the question an equal part each, then in rank order.
+       want, then those that are chosen for the question an equal part each.
     3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
        important first, what is beyond a block's minimum before the minimum; never pinned content.
     4. A block below its minimum takes the same from lower ranks, but leaves them their fixed sizes.
     5. A block that goes first takes the same from lower ranks, down to their minimum.
     6. A block whose texts would be shortened takes what no block can use.
-    7. What is still unused moves as the surplus rule says.
+    7. What is still unused moves as the surplus rule says, among blocks of one share in equal parts, too.
 """
 
 from __future__ import annotations
@@ -195,13 +195,8 @@ def _draw(ranked: Sequence[Demand], own: list[int], pool: int) -> None:
     """Shares what is in `own` of a block among it and the blocks that have no share."""
     left, own[pool] = own[pool], 0
     drawing = [i for i, demand in enumerate(ranked) if i == pool or demand.shareless]
-    fixed = [i for i in drawing if ranked_as(block_named(ranked[i].name)) in _FIXED]
-    left -= _give(ranked, own, fixed, [left] * len(fixed), left)
-    hungry = [i for i in drawing if i not in fixed and ranked[i].wanted]
-    parts = [(left + n) // len(hungry) for n in reversed(range(len(hungry)))]  # a rest to the first ones
-    left -= _give(ranked, own, hungry, parts, left)
-    left -= _give(ranked, own, hungry, [left] * len(hungry), left)
-    own[pool] += left
+    rest = _level(ranked, own, drawing, left)
+    own[pool] += rest
 
 
 def _give(
@@ -271,22 +266,48 @@ def _fill_up(
 
 
 def _flow_down(room: int, ranked: Sequence[Demand], own: Sequence[int], grants: list[int]) -> None:
-    """Passes what a block cannot use to the next hungry one below it."""
+    """Passes what a block cannot use to the next hungry ones below it."""
     shared = any(demand.ratio or demand.shareless for demand in ranked)
     carry = 0 if shared else room - sum(own)  # what sizes alone leave starts at the top
-    for i, demand in enumerate(ranked):
-        carry += own[i] - grants[i]
-        if not demand.stable:
-            moved = min(carry, demand.wanted - grants[i])
-            grants[i] += moved
-            carry -= moved
+    spare = [tokens - granted for tokens, granted in zip(own, grants, strict=True)]
+    for more, takers in zip(spare, _takers(ranked, [demand.stable for demand in ranked]), strict=True):
+        carry = _level(ranked, grants, takers, carry + more)
 
 
 def _borrow(room: int, ranked: Sequence[Demand], shares: Sequence[int], grants: list[int]) -> None:
     """Gives unused tokens to the hungry, the most important first; a stable block borrows whole steps."""
     left = room - sum(grants)
-    for i, demand in enumerate(ranked):
-        step = max(1, shares[i] // STEPS) if demand.stable else 1
-        moved = min(left // step * step, demand.wanted - grants[i])
-        grants[i] += moved
-        left -= moved
+    sated = [tokens == demand.wanted for tokens, demand in zip(grants, ranked, strict=True)]
+    for i, takers in enumerate(_takers(ranked, sated)):
+        step = max(1, shares[i] // STEPS) if ranked[i].stable else 1
+        left -= (lent := left // step * step) - _level(ranked, grants, takers, lent)
+
+
+def _takers(ranked: Sequence[Demand], aside: Sequence[bool]) -> list[list[int]]:
+    """Returns who takes what reaches the place of each block: nobody for one that stands `aside`.
+
+    Those that draw from one share take it together with the ones that follow them.
+    """
+    takers: list[list[int]] = []
+    following: list[int] = []
+    for i in range(len(ranked) - 1, -1, -1):
+        drawing = ranked[i].shareless or (ranked[i].name == _POOL and ranked[i].size is None)
+        if not aside[i]:
+            following = [i, *following] if drawing and not ranked[i].stable else []
+        takers.append([] if aside[i] else following or [i])
+    return takers[::-1]
+
+
+def _level(ranked: Sequence[Demand], grants: list[int], takers: Sequence[int], left: int) -> int:
+    """Gives what is `left` to fixed ones, then to those that have least, and returns what none of them wants."""
+    fixed = [i for i in takers if ranked_as(block_named(ranked[i].name)) in _FIXED]
+    left -= _give(ranked, grants, fixed, [left] * len(fixed), left)
+    hungry = [i for i in takers if grants[i] < ranked[i].wanted]
+    while left and hungry:
+        least = min([grants[i] for i in hungry])
+        lowest = [i for i in hungry if grants[i] == least]
+        next_least = min([ranked[i].wanted for i in lowest] + [grants[i] for i in hungry if i not in lowest])
+        parts = [min(next_least - least, (left + n) // len(lowest)) for n in reversed(range(len(lowest)))]
+        left -= _give(ranked, grants, lowest, parts, left)
+        hungry = [i for i in takers if grants[i] < ranked[i].wanted]
+    return left
