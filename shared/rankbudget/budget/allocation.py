@@ -299,7 +299,7 @@ def _takers(ranked: Sequence[Demand], aside: Sequence[bool]) -> list[list[int]]:
 
 
 def _level(ranked: Sequence[Demand], grants: list[int], takers: Sequence[int], left: int) -> int:
-    """Gives what is `left` to fixed ones, then to those that have least, and returns what none of them wants."""
+    """Gives what is `left` to fixed ones, then to those that have least, and returns what nobody wants."""
     fixed = [i for i in takers if ranked_as(block_named(ranked[i].name)) in _FIXED]
     left -= _give(ranked, grants, fixed, [left] * len(fixed), left)
     hungry = [i for i in takers if grants[i] < ranked[i].wanted]
