@@ -4,7 +4,7 @@ Each step only moves tokens that are there:
     1. Fixed sizes are set aside in rank order. Ratios share the rest, rounded down; without any ratio, blocks
        without a size share it equally.
     2. A block without a ratio or size of its own draws from the share of "memory": project and task all they
-       want, then those that are chosen for the question an equal part each.
+       want, then those that are chosen for the question 64 tokens each, in rank order, and then equal parts.
     3. Pinned content takes what others cannot use, then from lower ranks, then from higher ones, the least
        important first, what is beyond a block's minimum before the minimum; never pinned content.
     4. A block below its minimum takes the same from lower ranks, but leaves them their fixed sizes.
@@ -29,6 +29,10 @@ _POOL = "memory"
 """The block whose share feeds the blocks that have neither ratio nor size."""
 _FIXED = frozenset({"project", "task"})
 """Of these, the ones that are not chosen for a question: there is no more of them than is needed."""
+
+
+_USEFUL = 64
+"""Tokens that each block has, in rank order, before there are equal parts: fewer seldom hold a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +306,7 @@ def _level(ranked: Sequence[Demand], grants: list[int], takers: Sequence[int], l
     """Gives what is `left` to fixed ones, then to those that have least, and returns what nobody wants."""
     fixed = [i for i in takers if ranked_as(block_named(ranked[i].name)) in _FIXED]
     left -= _give(ranked, grants, fixed, [left] * len(fixed), left)
+    left -= _give(ranked, grants, takers, [max(0, _USEFUL - grants[i]) for i in takers], left)
     hungry = [i for i in takers if grants[i] < ranked[i].wanted]
     while left and hungry:
         least = min([grants[i] for i in hungry])
