@@ -4,7 +4,7 @@ Every weight of the rankings is tried at half and at twice its value on a few qu
 to. For each domain, the value that is best on the sets of all other domains is taken, all weights together,
 and the sets of the domain are judged with them. A weight that only this domain wants shows as a loss.
 
-The data is that of `make quality`. With 6 questions of each set it takes about an hour on two busy cores.
+The data is that of `make quality`. With 6 questions of each set it takes about a quarter of an hour.
 """
 
 from __future__ import annotations
