@@ -179,7 +179,7 @@ def test_empty_cells_are_no_inputs():
 
 def test_raise_names_the_row():
     """With on_error="raise" the first bad row stops the batch, and the error names it."""
-    with pytest.raises(RowError, match="row 7: RowError: history must be JSON"):
+    with pytest.raises(RowError, match="row 7 of its batch: RowError: history must be JSON"):
         fit_prompt(on_error="raise")(columns(rows(40)))
 
 
@@ -257,6 +257,8 @@ def test_the_answer_may_be_as_long_as_the_window_and_the_model_allow():
     assert FitPrompt(budget).row(question)["max_completion_tokens"] == 1000 - tokens
     assert FitPrompt({**budget, "max_output": 50}).row(question)["max_completion_tokens"] == 50
     assert FitPrompt({**budget, "safety": 30}).row(question)["max_completion_tokens"] == 970 - tokens
+    of_model = {"model": "gpt-4o", "context_window": 128_000}
+    assert FitPrompt(of_model).row(question)["max_completion_tokens"] == 16_384
 
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=9)
@@ -343,9 +345,13 @@ def test_what_is_no_batch_and_no_row_is_named(batch: object) -> None:
     named=st.booleans(),
     places=st.sets(st.sampled_from(["documents", "memory", "examples", "project", "task"])),
     window=st.integers(150, 900),
+    ranks=st.dictionaries(
+        st.sampled_from(["knowledge", "memory", "examples", "project"]), st.integers(2, 9), max_size=3
+    ),
+    preset=st.sampled_from([None, "rag"]),
 )
-def test_ids_are_in_the_order_of_the_prompt(sizes, named, places, window):
-    """`kept` lists pieces as the prompt has them, shortened messages of the history at their places."""
+def test_ids_are_in_the_order_of_the_prompt(sizes, named, places, window, ranks, preset):
+    """`kept` lists pieces as the prompt has them, whatever the ranks, shortened messages of the history at their places."""
     history = [
         {"role": ("user", "assistant")[i % 2], "content": f"<h{i}> " + "It was replaced again. " * size}
         for i, size in enumerate(sizes)
@@ -357,8 +363,8 @@ def test_ids_are_in_the_order_of_the_prompt(sizes, named, places, window):
     for name in places:
         row[name] = [f"{{{name}{i}}} Part {i} was replaced in {1990 + i}." for i in range(3)]
         said |= {f"{name}-{i}": f"{{{name}{i}}}" for i in range(3)}
-    fit = FitPrompt({"context_window": window, "reserve": 0}, columns={name: name for name in places})
-    made = fit.row(row)
+    budget = {"context_window": window, "reserve": 0, "ranks": ranks, "preset": preset}
+    made = FitPrompt(budget, columns={name: name for name in places}).row(row)
     if made["messages"] is None:
         return
     prompt = "\n".join(message["content"] for message in made["messages"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -122,19 +123,20 @@ def test_what_cannot_be_written_or_read_is_refused_before_the_work(tmp_path):
 
 @pytest.mark.parametrize("shard_rows", [1, 2, 250])
 def test_a_column_of_parquet_does_not_depend_on_the_shards(shard_rows, tmp_path):
-    """Whole numbers and fractions are floats where all are exact; else, and beside texts, cells are JSON texts."""
+    """Whole numbers and fractions are floats where all are exact; else, and beside texts, cells are JSON texts, null if JSON has no such number."""
     pq = pytest.importorskip("pyarrow.parquet")
     given = [
         {"question": "A?", "id": 2**60 + 1, "mixed": 1.0, "number": 1},
         {"question": "B?", "id": 1.5, "mixed": "x", "number": 0.5},
         {"question": "C?", "id": None, "mixed": None, "number": None},
+        {"question": "D?", "id": math.inf, "mixed": math.nan, "number": 2},
     ]
     source = write_jsonl(tmp_path / "in.jsonl", given)
     run(source, tmp_path / "out.parquet", workers=1, shard_rows=shard_rows)
     made = pq.read_table(tmp_path / "out.parquet").to_pydict()
-    assert made["id"] == [str(2**60 + 1), "1.5", None]
-    assert made["mixed"] == ["1.0", "x", None]
-    assert made["number"] == [1.0, 0.5, None]
+    assert made["id"] == [str(2**60 + 1), "1.5", None, None]
+    assert made["mixed"] == ["1.0", "x", None, None]
+    assert made["number"] == [1.0, 0.5, None, 2.0]
 
 
 def test_a_field_that_is_always_null_stays_null(tmp_path):

@@ -70,12 +70,33 @@ def documents(drawn: random.Random) -> Any:
     return [s.text for s in made.segments]
 
 
+def of_one_number(drawn: random.Random) -> tuple[str, list[str]]:
+    """A question that names several things with one number, and lines about these and others."""
+    number, named = drawn.randint(1, 12), drawn.sample(WORDS, 9)
+    asked = " or ".join(f"{name} {number}" for name in named[:3])
+    lines = [f"{drawn.choice(named)} {drawn.randint(1, 12)} is {words(drawn, 4)}" for _ in range(30)]
+    lines += [f"{name} {number} is {words(drawn, 4)}" for name in named[:3]]
+    return f"What is {asked}?", drawn.sample(lines, len(lines))
+
+
+def numbered(drawn: random.Random) -> Any:
+    asked, lines = of_one_number(drawn)
+    given = [Segment(id=str(i), text="\n".join(lines[i::3])) for i in range(3)]
+    shown = fit_documents(given, max_tokens=drawn.randint(40, 200), query=asked)
+    return [[s.text for s in shown.segments], told(asked, "\n".join(lines), drawn)]
+
+
 def result(drawn: random.Random) -> Any:
+    return told(" ".join(WORDS[:8]), drawn.choice((rows(drawn), "\n".join(tied(drawn)))), drawn)
+
+
+def told(asked: str, text: str, drawn: random.Random) -> Any:
+    """Returns what stays of a conversation in which a tool told a text."""
     call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
     thread = [
-        {"role": "user", "content": " ".join(WORDS[:8])},
+        {"role": "user", "content": asked},
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "1", "content": drawn.choice((rows(drawn), "\n".join(tied(drawn))))},
+        {"role": "tool", "tool_call_id": "1", "content": text},
     ]
     return fit_messages(thread, max_tokens=drawn.randint(150, 500)).messages
 
@@ -125,6 +146,7 @@ def scores(drawn: random.Random) -> Any:
 WAYS: tuple[Callable[[random.Random], Any], ...] = (
     documents,
     result,
+    numbered,
     history,
     prompt,
     examples,
@@ -160,6 +182,6 @@ if __name__ == "__main__":
     made = {
         f"{way.__name__} {case}": repr(way(random.Random(case)))
         for way in WAYS
-        for case in range(TIED if way in (documents, result) else CASES)
+        for case in range(TIED if way in (documents, result, numbered) else CASES)
     }
     sys.stdout.write(json.dumps(made))

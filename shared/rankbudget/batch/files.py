@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pickle
-import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +25,8 @@ from .workers import answers_of, check_picklable
 
 _PART = pattern(r"(\d+-\d+-[0-9a-f]+)-\d+-\d+-[0-9a-f]+\.(\w+)")
 """Position, first row and digest of a shard, what became of it (`Fitted.known`), and the format."""
+_OWN = pattern(r"lock|joined\..+|\d+-\d+-[0-9a-f]+.+")
+"""The names that a run gives to its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def fit_files(
         failing = (made.part for made in parts if made.failed)
         error = next((e for part in failing for e in values_in(part, fit.outputs["budget_error"]) if e), None)
         joined.replace(target)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_own(folder)
     rows, failed, resumed = run.meter.counts
     return BatchResult(
         rows=rows,
@@ -155,17 +157,44 @@ class _Run:
 
 def _settings_digest(fit: FitPrompt, formats: tuple[str, str]) -> bytes:
     """Returns a digest of all that decides what becomes of a row."""
-    settings = json.dumps([__version__, formats, fit.__getstate__()], default=_described, sort_keys=True)
-    return blake2b(settings.encode(), digest_size=32).digest()
+    settings = [__version__, formats, fit.__getstate__(), _files_of(fit.counter)]
+    return blake2b(json.dumps(settings, default=_described, sort_keys=True).encode(), digest_size=32).digest()
 
 
 def _described(value: object) -> object:
     if isinstance(value, TokenBudget):
         return value.to_dict()
     try:
-        return pickle.dumps(value).hex()
+        return [pickle.dumps(value).hex(), _files_of(_source_of(value))]
     except Exception:  # noqa: BLE001 - an object may refuse in any way; then each run starts anew
         return repr(value)
+
+
+def _source_of(value: object) -> str | None:
+    """Returns the file in which it is written what a function or an object does."""
+    value = getattr(value, "func", value)  # of a partial
+    try:
+        return inspect.getsourcefile(value if inspect.isroutine(value) else type(value))
+    except (TypeError, OSError):  # it is built in
+        return None
+
+
+def _files_of(place: object) -> list[tuple[str, int, int]]:
+    """Returns the files at a path, as of a tokenizer, with what changes when one is written again."""
+    path = Path(place) if isinstance(place, (str, Path)) else None
+    if path is None or not path.exists():
+        return []
+    found = [path, *path.rglob("*")]
+    return [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in sorted(found) if one.is_file()]
+
+
+def _remove_own(folder: Path) -> None:
+    """Removes the parts of all runs; what others keep in the folder stays, and then the folder, too."""
+    with suppress(OSError):  # the result is written: nothing is lost with what cannot be removed
+        for path in folder.iterdir():
+            if _OWN.fullmatch(path.name):
+                path.unlink()
+        folder.rmdir()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from ..budget.context_windows import max_output_of
 from ..budget.token_budget import TokenBudget
 from ..conversation.thread import CutMode
 from ..counting.profiles import RenderingProfile
@@ -36,8 +37,8 @@ from .tables import OUTPUTS, as_json, in_utf8, table_of
 
 _STAYS = frozenset({"system", "query"})
 """Blocks that are always kept, so `kept` does not list them."""
-_IN_PROMPT = ("project", "task", "history", "memory", "examples", "knowledge")
-"""The others, in their order."""
+_BEFORE = ("project", "task", "history")
+"""Blocks that a prompt has before the others, which are in the order of their ranks."""
 
 
 class _RowAssembler(Assembler):
@@ -103,7 +104,10 @@ class FitPrompt:
         # Each row is a prompt of its own: no later turn profits from a history whose share stays as it is.
         alone = budget_given.surplus == "waterfall"
         self.budget = budget_given.replace(surplus="borrow") if alone else budget_given
+        later = sorted(("examples", "knowledge", "memory"), key=self.budget.rank_of)
+        self._in_prompt = (*_BEFORE, *later)
         self._has_window = isinstance(given, TokenBudget)
+        self._largest = self.budget.max_output or max_output_of(self.budget.model)
         self.counter = counter
         self.columns = dict(columns or {})
         _check_once(self.columns)
@@ -137,14 +141,16 @@ class FitPrompt:
         """
         return self.fit_batch(batch)
 
-    def fit_batch(self, batch: Any, *, first: int = 0) -> Any:
-        """Returns what a call does; `first` is the number of its first row, for errors."""
+    def fit_batch(self, batch: Any, *, first: int | None = None) -> Any:
+        """Returns what a call does; `first` is the number of its first row, for errors, where it is known."""
         table = table_of(batch)
         used = self.input_columns(table.names)
         cells = zip(*[table.values(column) for column in used.values()], strict=True)
-        named = ((f"row {i}", dict(zip(used, row, strict=True))) for i, row in enumerate(cells, start=first))
-        rows = list(self.fit_rows(named))
-        made = {output: (self.outputs[output], [row[output] for row in rows]) for output in OUTPUTS}
+        of_what = " of its batch" if first is None else ""
+        rows = (dict(zip(used, row, strict=True)) for row in cells)
+        named = ((f"row {i}{of_what}", row) for i, row in enumerate(rows, start=first or 0))
+        fitted = list(self.fit_rows(named))
+        made = {output: (self.outputs[output], [row[output] for row in fitted]) for output in OUTPUTS}
         name, messages = made["messages"]
         made["messages"] = name, [None if one is None else as_json(one) for one in messages]
         return table.with_columns(made)
@@ -228,7 +234,7 @@ class FitPrompt:
         kept: list[str] = []
         shortened: list[str] = []
         dropped: list[str] = []
-        for decision in in_order(report.decisions, _IN_PROMPT, places):
+        for decision in in_order(report.decisions, self._in_prompt, places):
             if decision.block not in _STAYS:
                 name = in_utf8(decision.segment_id)
                 (dropped if decision.action == "trimmed" else kept).append(name)
@@ -239,7 +245,6 @@ class FitPrompt:
             msg = f"ids of documents, messages and memories of a row must differ (got {twice[0]!r} twice)."
             raise BudgetConfigError(msg)
         free = self.budget.context_window - report.total_tokens - report.safety
-        most = self.budget.max_output
         messages = list(plan.messages)
         as_json(messages)  # what JSON cannot hold is an error of this row
         return {
@@ -248,7 +253,7 @@ class FitPrompt:
             "kept": kept,
             "shortened": shortened,
             "dropped": dropped,
-            "max_completion_tokens": (free if most is None else min(free, most))
+            "max_completion_tokens": (free if self._largest is None else min(free, self._largest))
             if self._has_window
             else None,
             "budget_error": None,

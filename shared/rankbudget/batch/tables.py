@@ -105,7 +105,8 @@ def _finite(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """Returns a cell of a column of several types as text: JSON, but for texts and what is empty."""
+    """Returns a cell of a column of several types as text: JSON, but for texts and what is empty in JSON."""
+    value = _finite(value)
     return None if value is None else in_utf8(value if isinstance(value, str) else as_json(value))
 
 

@@ -79,9 +79,11 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
     held = [asked.intersection(_words_in(text)) for text in texts]
     times = Counter(chain.from_iterable(held))
-    # A number belongs to the word before it, where an item has both: 88 people are not department 88.
-    bound = {word.rpartition(" ")[2]: word for word in asked if " " in word and times[word]}
-    held = [frozenset([word for word in words if bound.get(word, word) in words]) for words in held]
+    # A number belongs to the words before it, where an item has both: 88 people are not department 88.
+    bound: dict[str, set[str]] = {}
+    for pair in [word for word in asked if " " in word and times[word]]:
+        bound.setdefault(pair.rpartition(" ")[2], set()).add(pair)
+    held = [frozenset([w for w in words if w not in bound or words & bound[w]]) for words in held]
     times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
     # Rounded once: the order in which a set holds its words differs from one process to the next.
