@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,9 +56,10 @@ def turn(
 @draws()
 @given(st.lists(st.tuples(*[st.integers(0, 60)] * 3), min_size=1, max_size=4))
 def test_usage_is_the_sum_of_the_reports(turns: list[tuple[int, int, int]]) -> None:
-    """Used, granted, dropped and exhausted are those of the decisions, whether a report is an object or plain data."""
+    """Used, granted, dropped and exhausted are those of the decisions, of reports, what has them, or plain data."""
     reports = [turn(*sizes) for sizes in turns]
     usage = usage_of(reports)
+    assert usage == usage_of(SimpleNamespace(report=report) for report in reports)
     assert usage == usage_of(report.to_dict() for report in reports)
     for name, block in usage.items():
         own = [[d for d in report.decisions if d.block == name] for report in reports]

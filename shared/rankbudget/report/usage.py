@@ -10,8 +10,8 @@ from ..errors import BudgetConfigError, check_list, shown
 from .report import BudgetReport
 from .rows import Row, rows_of
 
-Reports = Iterable[BudgetReport | Mapping[str, Any]]
-"""Reports, or what their `to_dict` returned, with or without decisions."""
+Reports = Iterable[Any]
+"""Reports, what has one as `.report`, or what their `to_dict` returned, with or without decisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,8 @@ def usage_of(reports: Reports) -> dict[str, BlockUsage]:
     """Returns for each block of some reports what it wanted, was granted and used, by the block's name.
 
     Args:
-        reports: reports, or what their `to_dict` returned; `decisions=False` is enough.
+        reports: reports, what has one as `.report`, as what `HistoryStore.reports` yields, or what their
+            `to_dict` returned; `decisions=False` is enough.
 
     Raises:
         BudgetConfigError: `reports` is no list, or holds something else than reports.
@@ -99,7 +100,7 @@ def debug_context(made: Any) -> str:
         covers the documents only
         warning: dropped 1 of 2 segments: knowledge 1 of 2
     """
-    return as_report(getattr(made, "report", made)).table()
+    return as_report(made).table()
 
 
 def reports_in(given: Any) -> list[BudgetReport]:
@@ -109,7 +110,8 @@ def reports_in(given: Any) -> list[BudgetReport]:
 
 
 def as_report(given: Any) -> BudgetReport:
-    """Returns a report that was given as itself or as plain data."""
+    """Returns a report that was given as itself, by what has it, or as plain data."""
+    given = getattr(given, "report", given)
     if isinstance(given, BudgetReport):
         return given
     if isinstance(given, Mapping):
