@@ -148,7 +148,8 @@ class BudgetMemory(SessionMemory, Memory):
         """Deletes the conversation."""
         self._session.forget()
         await ask(self.sql_store, "delete_messages", self.session_id, status=status)
-        if not await self._current():
+        await self._current()
+        if not await self.aget_all():
             self.handed_on = []
             for block in self.memory_blocks:
                 if isinstance(block, HistorySummaryMemoryBlock):
@@ -206,9 +207,10 @@ class BudgetMemory(SessionMemory, Memory):
         """Hands to the blocks what they do not know of messages that a prompt leaves out."""
         prints = prints_of(left)
         with self._lock:  # of two writers at once each hands on its own messages
-            self.handed_on, new = with_new(self.handed_on, prints)
-        if not new:
-            return
+            known, new = with_new(self.handed_on, prints)
+            if not new:
+                return
+            self.handed_on = known
         try:
             for block in self._takers():
                 copies = [copy_message(left[at]) for at in new]

@@ -111,6 +111,9 @@ class Conversation:
     async def _clear(self, _: int, stored: Any) -> None:
         await self.store.delete_messages("t")
 
+    async def _reset(self, place: int, _: Any) -> None:
+        await self.memories[0].areset((None, MessageStatus.ACTIVE, MessageStatus.ARCHIVED)[place % 3])
+
     async def _aset(self, place: int, stored: list[ChatMessage]) -> None:
         changed = [] if place % 2 or not stored else [self.say()]
         await self.memories[0].aset([*stored[: len(stored) - len(changed)], *changed])
@@ -153,6 +156,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(DOORS), st.integers(0, 40)), min_size
 @example(steps=[("talk", 3), ("talk", 3), ("delete", 0), ("delete", 0), ("talk", 3)])
 @example(steps=[("talk", 3), ("talk", 3), ("aset", 1), ("talk", 0)])
 @example(steps=[("talk", 3), ("talk", 3), ("archive", 3), ("archive", 9), ("talk", 1)])
+@example(steps=[("talk", 3), ("talk", 3), ("archive", 9), ("reset", 1), ("talk", 1)])
 def test_each_message_reaches_the_blocks_once_whatever_is_edited(
     store: str, steps: list[tuple[str, int]]
 ) -> None:
