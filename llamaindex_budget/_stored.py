@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -11,6 +12,8 @@ from llama_index.core.base.llms.types import (
     AudioBlock,
     BaseContentBlock,
     ChatMessage,
+    CitableBlock,
+    CitationBlock,
     DocumentBlock,
     ImageBlock,
     MessageRole,
@@ -24,7 +27,7 @@ from llama_index.core.bridge.pydantic import AnyUrl, BaseModel
 from rankbudget.adapters import block_text
 from rankbudget.memory import HostForm
 
-from ._codec import CODEC, STORED
+from ._codec import STORED, ChatCodec
 from ._serialize import class_named
 
 _BLOCK, _URL, _PATH = "rankbudget:block", "rankbudget:url", "rankbudget:path"
@@ -32,6 +35,12 @@ _INLINE = "data:"
 _IMAGES, _SOUNDS = ("image_url", "image", "input_image"), ("input_audio", "audio")
 _FILMS, _FILES = ("video", "video_url"), ("file", "document", "input_file")
 _MEDIA = frozenset([*_IMAGES, *_SOUNDS, *_FILMS, *_FILES])
+_DATA: dict[type[Any], str] = {
+    ImageBlock: "image",
+    AudioBlock: "audio",
+    VideoBlock: "video",
+    DocumentBlock: "data",
+}
 
 
 # ---- as it was -------------------------------------------------------------------------------------------
@@ -77,6 +86,36 @@ def _restored(value: Any) -> Any:
     if _PATH in value:
         return Path(value[_PATH])
     return {key: _restored(held) for key, held in value.items()}
+
+
+# ---- for another host ------------------------------------------------------------------------------------
+class _ForOthers(ChatCodec):
+    """Writes what only LlamaIndex's clients send as parts that every provider takes.
+
+    A file of this machine, which nobody else can read by its path, is a text with its name; sound and files on
+    an address, where the others send data, are a text with the address; a source, or a citation of it, is
+    what it says.
+    """
+
+    def to_dict(self, message: Any) -> Mapping[str, Any]:
+        blocks = [made for block in message.blocks for made in _movable(block)]
+        return super().to_dict(message.model_copy(update={"blocks": blocks}))
+
+
+def _movable(block: Any) -> list[Any]:
+    if isinstance(block, (CitableBlock, CitationBlock)):
+        parts = block.content if isinstance(block, CitableBlock) else [block.cited_content]
+        title = [TextBlock(text=block.title)] if block.title else []
+        return [*title, *[made for part in parts for made in _movable(part)]]
+    held = next((field for kind, field in _DATA.items() if isinstance(block, kind)), None)
+    if held is None or isinstance(getattr(block, held), bytes):
+        return [block]
+    address = "" if block.url is None else str(block.url)
+    if address.startswith(_INLINE) or (address and isinstance(block, (ImageBlock, VideoBlock))):
+        return [block]
+    name = re.split(r"[\\/]", str(block.path or ""))[-1]  # without its folder
+    told = f": {address}" if address else f"{name and ' '}{name}: only on the machine that sent it"
+    return [TextBlock(text=f"[{block.block_type}{told}]")]
 
 
 # ---- from another host -----------------------------------------------------------------------------------
@@ -165,6 +204,6 @@ def _data(held: Mapping[str, Any]) -> tuple[bytes | None, str | None, str | None
 
 
 FORM = HostForm(
-    name="llamaindex", codec=CODEC, plain=plain_message, restore=restored, make=made, reader=STORED
+    name="llamaindex", codec=_ForOthers(), plain=plain_message, restore=restored, make=made, reader=STORED
 )
 """LlamaIndex's messages in a `HistoryStore`."""

@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, ThinkingBlock, ToolCallBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.memory import Memory
+from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from typing_extensions import override
 
@@ -17,9 +17,10 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import NOTICE, Call, Plan, adrive, plain_budget, plan_steps
 from rankbudget.errors import named_failure, shown
 
-from ._codec import PINNED, check_messages, copy_message, pending
+from ._codec import check_messages, copy_message, pending
 from ._contexts import live_data, live_memory
 from ._database import ask, database_of, opened
+from ._handed import left_out, prints_of, spoken, unlike, with_new, without
 from ._memory import SessionMemory
 from ._options import named
 from ._render import name_in_plan
@@ -34,20 +35,21 @@ class BudgetMemory(SessionMemory, Memory):
 
     Blocks are cut by rank, 1 last: a `BudgetMemoryBlock` has one; of other blocks the priority is read as
     LlamaIndex documents it, 0 never, 1 cut last. All messages stay active, `get` chooses. What no longer fits
-    is handed to the blocks once, and again when one of them failed.
+    is handed to the blocks once, and again when one of them failed. A summary of what was edited or deleted,
+    here or elsewhere, is made again.
 
     Args:
         budget: limits of the whole prompt; None shares `token_limit` by `chat_history_token_ratio`.
         session, llm, prompt, counter, summarizer: see `BudgetChatMemoryBuffer`.
         notice: the sentence before the blocks that says they are data; None leaves it out.
-        handed_on: how many messages the blocks have taken.
+        handed_on: fingerprints of the messages that the blocks have taken.
 
     Raises:
         BudgetConfigError: an option is wrong.
     """
 
     notice: str | None = NOTICE
-    handed_on: int = Field(default=0, ge=0)
+    handed_on: list[str] = Field(default_factory=list)
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
 
@@ -86,7 +88,7 @@ class BudgetMemory(SessionMemory, Memory):
 
     def _reading(self, question: Any, options: Mapping[str, Any]) -> Call:
         async def aread() -> Any:
-            stored = await self.aget_all(MessageStatus.ACTIVE)
+            stored = await self._current()
             said = await self._get_memory_blocks_content(
                 stored, input=pending(question, stored)[0], **options
             )
@@ -134,61 +136,92 @@ class BudgetMemory(SessionMemory, Memory):
         await self._manage_queue()
 
     async def aset(self, messages: list[ChatMessage]) -> None:
-        """Replaces the conversation."""
+        """Replaces the conversation; blocks are handed only what they do not know."""
         check_messages(messages)
-        self._forget()
         await self._replace(messages)
+        await self._current()
 
     async def _replace(self, messages: list[ChatMessage]) -> None:
         await ask(self.sql_store, "set_messages", self.session_id, messages)
 
     async def areset(self, status: MessageStatus | None = None) -> None:
         """Deletes the conversation."""
-        self._forget()
-        await ask(self.sql_store, "delete_messages", self.session_id, status=status)
-
-    def _forget(self) -> None:
-        """Forgets what was remembered of the conversation, summaries of it in blocks too."""
-        self.handed_on = 0
         self._session.forget()
-        for block in self.memory_blocks:
-            if isinstance(block, HistorySummaryMemoryBlock):
-                block.forget()
+        await ask(self.sql_store, "delete_messages", self.session_id, status=status)
+        await self._current()
+        if not await self.aget_all():
+            self.handed_on = []
+            for block in self.memory_blocks:
+                if isinstance(block, HistorySummaryMemoryBlock):
+                    block.forget()
+
+    # ---- handing on ------------------------------------------------------------------------------
+    def _takers(self) -> list[BaseMemoryBlock[Any]]:
+        return [block for block in self.memory_blocks if block.accept_short_term_memory]
+
+    async def _current(self) -> list[ChatMessage]:
+        """Returns the active messages; first the blocks learn what others archived, edited or deleted."""
+        known = self.handed_on  # taken before reading: what is missing then is no message yet to come
+        stored = await self.aget_all(MessageStatus.ACTIVE)
+        if not self._takers():
+            return stored
+        archived = spoken(await self.aget_all(MessageStatus.ARCHIVED))
+        if not self._recalled(known, [*archived, *spoken(stored)]):
+            return await self._current()
+        await self._hand_on(archived)
+        return stored
+
+    def _recalled(self, known: list[str], said: Sequence[ChatMessage]) -> bool:
+        """Forgets what is no longer among the messages, as does a summary, which begins again with the rest.
+
+        Returns whether it could: not where another call has handed on messages meanwhile.
+        """
+        now = prints_of(said)
+        differences = unlike(known, now)
+        if not any(known[gone] for gone, _ in differences):
+            return True
+        new = {at for _, fresh in differences for at in range(len(now))[fresh]}
+        left = [at for at in range(len(now)) if at not in new]
+        with self._lock:
+            if self.handed_on is not known:
+                return False
+            self.handed_on = [now[at] for at in left]
+            for block in self._takers():
+                if isinstance(block, HistorySummaryMemoryBlock):
+                    block.forget(but=[said[at] for at in left])
+        return True
 
     async def _manage_queue(self) -> None:
         """Hands what no longer fits to the blocks, once; where one fails, again next time."""
-        if any(block.accept_short_term_memory for block in self.memory_blocks):
-            stored = await self.aget_all(MessageStatus.ACTIVE)
-            await self._hand_on(stored, await self._first_kept(stored))
+        if self._takers():
+            await self._hand_on(await self._left_beside_blocks(await self._current()))
 
     @override
     def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:
-        takers = any(block.accept_short_term_memory for block in self.memory_blocks)
-        first = _first_of(plan, stored, self.handed_on) if takers else 0
-        if first <= self.handed_on:
+        left = left_out(plan, stored) if self._takers() else []
+        if not with_new(self.handed_on, prints_of(left))[1]:
             return None
-        return Call(
-            lambda: asyncio_run(self._hand_on(stored, first)), awaitable=lambda: self._hand_on(stored, first)
-        )
+        return Call(lambda: asyncio_run(self._hand_on(left)), awaitable=lambda: self._hand_on(left))
 
-    async def _hand_on(self, stored: Sequence[ChatMessage], first: int) -> None:
-        """Hands messages before the first that is kept to the blocks which take them."""
+    async def _hand_on(self, left: Sequence[ChatMessage]) -> None:
+        """Hands to the blocks what they do not know of messages that a prompt leaves out."""
+        prints = prints_of(left)
         with self._lock:  # of two writers at once each hands on its own messages
-            before = self.handed_on
-            gone = [m for m in stored[before:first] if m.role not in PINNED]
-            self.handed_on = max(before, first)
-        if not gone:
-            return
+            known, new = with_new(self.handed_on, prints)
+            if not new:
+                return
+            self.handed_on = known
         try:
-            for block in [b for b in self.memory_blocks if b.accept_short_term_memory]:
-                copies = [copy_message(m) for m in gone]
+            for block in self._takers():
+                copies = [copy_message(left[at]) for at in new]
                 await block.aput(copies, from_short_term_memory=True, session_id=self.session_id)
         except BaseException:
-            self.handed_on = min(self.handed_on, before)
+            with self._lock:
+                self.handed_on = without(self.handed_on, [prints[at] for at in new])
             raise
 
-    async def _first_kept(self, stored: list[ChatMessage]) -> int:
-        """Returns the position of the first message that still fits beside the blocks."""
+    async def _left_beside_blocks(self, stored: list[ChatMessage]) -> list[ChatMessage]:
+        """Returns the messages that no longer fit beside the blocks."""
         budget = self.budget or self._own_limits()
         request = self._session.request(
             stored,
@@ -197,7 +230,7 @@ class BudgetMemory(SessionMemory, Memory):
             sources=frozenset({"history"}),
             history_tokens=int(budget.limit() * budget.share_of("history")),
         )
-        return _first_of(await adrive(plan_steps(request)), stored, self.handed_on)
+        return left_out(await adrive(plan_steps(request)), stored)
 
     # ---- copies and plain data -------------------------------------------------------------------
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature
@@ -247,9 +280,3 @@ class BudgetMemory(SessionMemory, Memory):
             del fields["sql_store"]
             fields["database"] = database
         return fields
-
-
-def _first_of(plan: Plan, stored: Sequence[ChatMessage], known: int) -> int:
-    """Returns the position of the first stored message, from `known` on, that a plan keeps as it is."""
-    kept = {id(m) for m in plan.history if m.role not in PINNED}
-    return next((i for i in range(known, len(stored)) if id(stored[i]) in kept), len(stored))

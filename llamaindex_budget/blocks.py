@@ -227,17 +227,16 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         return await super()._aget(messages, **block_kwargs)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        for message in messages:
-            neutral = CODEC.to_dict(message)
-            functions = [call["function"] for call in neutral.get("tool_calls", ())]
-            called = [f"[called {f['name']}({f['arguments']})]" for f in functions]
-            said = "\n".join([message.content or "", *called]).strip()
-            self.waiting = [*self.waiting, f"{neutral['role']}: {said}"]
+        self.waiting = [*self.waiting, *map(_line, messages)]
         await self._catch_up()
 
-    def forget(self) -> None:
-        """Forgets the summary and what waits for it: the conversation was deleted or replaced."""
-        self.text, self.waiting = "", []
+    def forget(self, but: Iterable[ChatMessage] = ()) -> None:
+        """Forgets the summary and what waits for it: what it covers was deleted or replaced.
+
+        Args:
+            but: what is left of that; the next summary begins with it.
+        """
+        self.text, self.waiting = "", list(map(_line, but))
 
     async def _catch_up(self) -> None:
         if not self.waiting:
@@ -260,3 +259,11 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
             return
         if self.waiting[: len(taken)] == taken:  # no other call summarized them meanwhile
             self.text, self.waiting = summary, self.waiting[len(taken) :]
+
+
+def _line(message: ChatMessage) -> str:
+    """Returns a message as a summarizer reads it."""
+    neutral = CODEC.to_dict(message)
+    functions = [call["function"] for call in neutral.get("tool_calls", ())]
+    called = [f"[called {f['name']}({f['arguments']})]" for f in functions]
+    return f"{neutral['role']}: " + "\n".join([message.content or "", *called]).strip()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .compression.truncate import truncate_text
     from .conversation.capping import fair_level
     from .conversation.refusals import refuse_empty, refuse_empty_question
+    from .conversation.state import digest_of
     from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
     from .conversation.timeline import Timeline
     from .counting.blocks import block_text, call_reference, called_in, in_turn, results_in, without_answered
@@ -65,6 +66,7 @@ _HOMES = {
     "compression.truncate": ("truncate_text",),
     "conversation.capping": ("fair_level",),
     "conversation.refusals": ("refuse_empty", "refuse_empty_question"),
+    "conversation.state": ("digest_of",),
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
     "counting.blocks": (
@@ -102,10 +104,10 @@ __all__ = [
     "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure", "ModelFacts",
     "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer", "Timeline", "adrive",
     "assumed_window_of", "awaiting", "block_text", "blocking", "call_reference", "called_in", "check_options",
-    "content_text", "context_window_of", "default_embedder", "drive", "escape_text", "example_text",
-    "fair_level", "finished", "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text",
-    "limits_of", "plain_budget", "plan_steps", "read_counter", "read_session", "refuse_empty",
-    "refuse_empty_question", "render_block", "replace_text", "report_figures", "results_in",
+    "content_text", "context_window_of", "default_embedder", "digest_of", "drive", "escape_text",
+    "example_text", "fair_level", "finished", "function_name", "function_named", "holds", "in_turn",
+    "is_blocking", "is_text", "limits_of", "plain_budget", "plan_steps", "read_counter", "read_session",
+    "refuse_empty", "refuse_empty_question", "render_block", "replace_text", "report_figures", "results_in",
     "segment_signals", "send_report", "sent_beside", "spread_text", "summarize_steps",
     "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors", "window_asked_of", "window_notes",
     "with_clear_ids", "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",

@@ -1,0 +1,63 @@
+"""Which messages memory blocks were handed: fingerprints in the conversation's order, which hold no content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from llama_index.core.base.llms.types import ChatMessage
+
+from rankbudget.adapters import Plan, digest_of
+
+from ._codec import CODEC, PINNED
+
+
+def prints_of(messages: Sequence[ChatMessage]) -> list[str]:
+    """Returns a fingerprint of each message, the same in every process."""
+    return [digest_of([found]).hex() for found in CODEC.fingerprints(messages)]
+
+
+def spoken(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Returns what blocks may be handed of messages: all but instructions."""
+    return [m for m in messages if m.role not in PINNED]
+
+
+def left_out(plan: Plan, stored: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Returns what is older than the first message that a plan keeps as it is."""
+    kept = {id(m) for m in plan.history if m.role not in PINNED}
+    return spoken(stored[: next((i for i, m in enumerate(stored) if id(m) in kept), None)])
+
+
+def unlike(known: Sequence[str], now: Sequence[str]) -> list[tuple[slice, slice]]:
+    """Returns where two lists differ: what only `known` has, and what `now` has in its place."""
+    pairs = enumerate(zip(known, now, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(known), len(now)))
+    found = SequenceMatcher(None, known[same:], now[same:], autojunk=False).get_opcodes()
+    return [
+        (slice(same + a, same + b), slice(same + c, same + d)) for tag, a, b, c, d in found if tag != "equal"
+    ]
+
+
+def with_new(known: Sequence[str], now: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Returns `known` with what only `now` has in its place, and the positions of that."""
+    merged: list[str] = []
+    new: list[int] = []
+    at = 0
+    for gone, fresh in unlike(known, now):
+        merged += [*known[at : gone.stop], *now[fresh]]
+        new += range(fresh.start, fresh.stop)
+        at = gone.stop
+    return [*merged, *known[at:]], new
+
+
+def without(known: Sequence[str], taken_back: Sequence[str]) -> list[str]:
+    """Returns `known` without some, of equal ones the newest."""
+    open_ones = Counter(taken_back)
+    left: list[str] = []
+    for one in reversed(known):
+        if open_ones[one]:
+            open_ones[one] -= 1
+        else:
+            left.append(one)
+    return left[::-1]

@@ -1,0 +1,229 @@
+"""Each message reaches the blocks of a `BudgetMemory` once, whoever edits, shortens or archives the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.memory import BaseMemoryBlock
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+
+from llamaindex_budget import BudgetMemory, HistorySummaryMemoryBlock, StoredAsyncChatStore, StoredChatStore
+from llamaindex_budget._handed import prints_of, unlike, with_new, without
+from rankbudget import Scope
+from rankbudget.memory import HistoryStore
+from tests.drawing import draws
+from tests.llamaindex.models import ListStore, say, words
+
+pytestmark = pytest.mark.filterwarnings("ignore:memory block 'summary' is written without summarizer=")
+
+
+class Taking(BaseMemoryBlock[str]):
+    """A block that notes what it is handed."""
+
+    name: str = "taking"
+    taken: list[str] = Field(default_factory=list)
+
+    async def _aget(self, messages: Any = None, **_: Any) -> str:
+        return ""
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        self.taken = [*self.taken, *map(_mark, messages)]
+
+
+def _mark(message: ChatMessage) -> str:
+    return (message.content or "").split()[0]
+
+
+def _marks(text: str, most: int) -> str:
+    """Summarizes: the marks of all that was said, in order."""
+    return " ".join(re.findall(r"#\d+", text))
+
+
+def _memory(store: AsyncDBChatStore, **fields: Any) -> BudgetMemory:
+    blocks = [Taking(), HistorySummaryMemoryBlock(summarizer=_marks, max_tokens=400)]
+    return BudgetMemory.from_defaults(
+        session_id="t",
+        token_limit=700,
+        counter="cl100k_base",
+        sql_store=store,
+        **{"memory_blocks": blocks, **fields},
+    )
+
+
+class Conversation:
+    """One stored conversation, two memories of it, and other doors to it."""
+
+    def __init__(self, store: AsyncDBChatStore) -> None:
+        self.store = store
+        self.memories = [_memory(store), _memory(store)]
+        self.marks = count()
+
+    def say(self, role: str = "user") -> ChatMessage:
+        return say(role, f"#{next(self.marks)} {words(30)}")
+
+    async def do(self, door: str, place: int) -> None:
+        await getattr(self, f"_{door}")(place, await self.store.get_messages("t"))
+
+    async def _talk(self, turns: int, _: Any, which: int = 0) -> None:
+        for _turn in range(1 + turns % 4):
+            await self.memories[which].aput(self.say())
+            await self.memories[which].aget()
+            await self.memories[which].aput(self.say("assistant"))
+
+    async def _elsewhere(self, turns: int, _: Any) -> None:
+        await self._talk(turns, _, which=1)
+
+    async def _edit(self, place: int, stored: list[ChatMessage]) -> None:
+        if stored:
+            stored[place % len(stored)] = self.say()
+            await self.store.set_messages("t", stored)
+
+    async def _regenerate(self, place: int, stored: list[ChatMessage]) -> None:
+        await self.store.set_messages("t", [*stored[: place % (len(stored) + 1)], self.say()])
+
+    async def _insert(self, place: int, stored: list[ChatMessage]) -> None:
+        stored.insert(place % (len(stored) + 1), self.say())
+        await self.store.set_messages("t", stored)
+
+    async def _delete(self, place: int, stored: list[ChatMessage]) -> None:
+        if stored:
+            del stored[place % len(stored)]
+            await self.store.set_messages("t", stored)
+
+    async def _instruct(self, place: int, stored: list[ChatMessage]) -> None:
+        rules = [m for m in stored if m.role != "system"]
+        await self.store.set_messages("t", [say("system", f"RULE {place}"), *rules])
+
+    async def _archive(self, place: int, stored: list[ChatMessage]) -> None:
+        if stored:
+            await self.store.archive_oldest_messages("t", 1 + place % len(stored))
+
+    async def _clear(self, _: int, stored: Any) -> None:
+        await self.store.delete_messages("t")
+
+    async def _reset(self, place: int, _: Any) -> None:
+        await self.memories[0].areset((None, MessageStatus.ACTIVE, MessageStatus.ARCHIVED)[place % 3])
+
+    async def _aset(self, place: int, stored: list[ChatMessage]) -> None:
+        changed = [] if place % 2 or not stored else [self.say()]
+        await self.memories[0].aset([*stored[: len(stored) - len(changed)], *changed])
+
+    async def _travel(self, _: int, stored: Any) -> None:
+        data = json.loads(json.dumps(self.memories[0].to_dict()))
+        blocks = self.memories[0].memory_blocks
+        again = BudgetMemory.from_dict(data, sql_store=self.store, memory_blocks=blocks)
+        self.memories[0] = again
+
+    async def check(self) -> None:
+        """Reads with both memories, and compares what each prompt and each block holds with the store."""
+        for memory in self.memories:
+            shown = {_mark(m) for m in await memory.aget() if m.role != "system"}
+            taking, summary = memory.memory_blocks
+            assert [text for text, n in Counter(taking.taken).items() if n > 1] == [], "handed twice"
+            stored = [m for m in await memory.aget_all(None) if m.role != "system"]
+            there = list(map(_mark, stored))
+            assert [m for m in there if m not in shown and m not in taking.taken] == [], "in neither"
+            told = summary.text.split()
+            assert sorted(told) == sorted(m for m in taking.taken if m in there), (
+                "a summary of something else"
+            )
+
+
+STORES = {
+    "threads": lambda: StoredAsyncChatStore(
+        chats=StoredChatStore(store=HistoryStore(":memory:"), user="ann")
+    ),
+    "any": ListStore,
+}
+DOORS = [name[1:] for name, found in vars(Conversation).items() if name[1:].isalpha() and name[0] == "_"]
+STEPS = st.lists(st.tuples(st.sampled_from(DOORS), st.integers(0, 40)), min_size=3, max_size=12)
+
+
+@pytest.mark.parametrize("store", STORES)
+@draws(asynchronous=True, cases=2)
+@given(steps=STEPS)
+@example(steps=[("talk", 3), ("talk", 3), ("regenerate", 0), ("talk", 3), ("talk", 3)])
+@example(steps=[("talk", 3), ("talk", 3), ("delete", 0), ("delete", 0), ("talk", 3)])
+@example(steps=[("talk", 3), ("talk", 3), ("aset", 1), ("talk", 0)])
+@example(steps=[("talk", 3), ("talk", 3), ("archive", 3), ("archive", 9), ("talk", 1)])
+@example(steps=[("talk", 3), ("talk", 3), ("archive", 9), ("reset", 1), ("talk", 1)])
+def test_each_message_reaches_the_blocks_once_whatever_is_edited(
+    store: str, steps: list[tuple[str, int]]
+) -> None:
+    """Through every door: nothing is in neither a prompt nor a block, nothing is handed twice, no summary tells of what was replaced."""
+
+    async def run() -> None:
+        conversation = Conversation(STORES[store]())
+        for door, place in [*steps, ("talk", 1)]:
+            await conversation.do(door, place)
+            await conversation.check()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("door", ["store", "thread", "reset"])
+async def test_a_summary_of_what_was_deleted_is_void_at_the_next_read(door: str) -> None:
+    """Not even one prompt shows it, and the block's plain data hold only what is left, whichever door deleted."""
+    database = HistoryStore(":memory:")
+    chats = StoredChatStore(store=database, user="ann")
+    memory = _memory(StoredAsyncChatStore(chats=chats))
+    for n in range(12):
+        await memory.aput(say("user", f"#{n} {words(30, 'secret' if n == 0 else 'word')}"))
+        await memory.aget()
+        await memory.aput(say("assistant", f"#{n + 50} noted"))
+    summary = memory.memory_blocks[1]
+    assert summary.text.split()[:2] == ["#0", "#50"]
+    if door == "store":
+        chats.delete_message("t", 0)
+    elif door == "thread":
+        database.thread("t", scope=Scope(user="ann")).delete(0)
+    else:
+        await memory.areset(MessageStatus.ACTIVE)
+    prompt = "\n".join([m.content or "" for m in await memory.aget()])
+    assert not re.search(r"#0\b", prompt + json.dumps(memory.to_dict()["memory_blocks"][1]))
+    assert summary.text.split()[:1] == ([] if door == "reset" else ["#50"])
+    database.close()
+
+
+async def test_the_mark_of_what_was_handed_on_holds_no_content() -> None:
+    """It is one fingerprint of each message, the same in a memory that was written and read."""
+    store = ListStore()
+    memory = _memory(store)
+    for n in range(40):
+        await memory.aput(say("user", f"#{n} {words(30, 'secret')}"))
+    assert memory.handed_on == prints_of((await memory.aget_all())[: len(memory.handed_on)])
+    assert len(memory.handed_on) > 3
+    assert all(re.fullmatch(r"[0-9a-f]{32}", mark) for mark in memory.handed_on)
+    again = BudgetMemory.from_dict(json.loads(json.dumps(memory.to_dict())), memory_blocks=[Taking()])
+    await again.aget()
+    assert again.handed_on == memory.handed_on
+    assert again.memory_blocks[0].taken == []
+
+
+MARKS = st.lists(st.sampled_from("abcdef"), max_size=12)
+
+
+@draws()
+@given(known=MARKS, now=MARKS)
+def test_lists_of_marks_are_compared_in_their_order(known: list[str], now: list[str]) -> None:
+    """What differs, put in place, makes the one list of the other; what is added can be taken back."""
+    made, at = [], 0
+    for gone, fresh in unlike(known, now):
+        made += [*known[at : gone.start], *now[fresh]]
+        at = gone.stop
+    assert made + known[at:] == now
+    merged, new = with_new(known, now)
+    assert len(merged) == len(known) + len(new)
+    assert Counter(merged) == Counter(known) + Counter(now[at] for at in new)
+    assert Counter(without(merged, [now[at] for at in new])) == Counter(known)
+    assert with_new(merged, now)[1] == [] or len(set(now)) < len(now)
