@@ -1,4 +1,4 @@
-"""Which messages memory blocks were handed: fingerprints in the conversation's order, which hold no content."""
+"""Which messages memory blocks were handed: fingerprints in the order of the chat, which hold no content."""
 
 from __future__ import annotations
 
