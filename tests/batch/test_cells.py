@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -75,3 +76,22 @@ def test_a_column_is_one_input():
         FitPrompt(300, columns={"memory": "a", "examples": "a"})
     fit = FitPrompt(300, columns={"memory": "documents"})
     assert fit.row({"question": "Is tea hot?", "documents": ["Tea is hot."]})["kept"] == ["memory-0"]
+
+
+@pytest.mark.parametrize("nothing", ["[]", " [ ] ", "[null]"])
+def test_the_json_of_an_empty_list_is_no_text(nothing):
+    """Rows without a system prompt may have the JSON of none; a question may be about such a list."""
+    said = {"question": nothing}
+    assert FitPrompt(100).row({"system": nothing, **said}) == FitPrompt(100).row(said)
+    assert FitPrompt(100).row(said)["messages"] == [{"role": "user", "content": nothing}]
+
+
+@pytest.mark.parametrize("score", [0.5, "0.5", Decimal("0.5000"), 1, None])
+def test_a_score_is_a_number(score):
+    """Of a database it may be a decimal; what is none is an error of its row that names the input."""
+    fit, document = FitPrompt(100), {"text": "Tea."}
+    row = {"question": "Why?", "documents": [{**document, "score": score}]}
+    assert fit.row(row) == fit.row({"question": "Why?", "documents": [document]})
+    for wrong in ("high", True, [1]):
+        row["documents"] = [{**document, "score": wrong}]
+        assert "documents must be objects whose score is a number" in fit.row(row)["budget_error"]

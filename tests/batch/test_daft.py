@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rankbudget import BudgetConfigError
@@ -45,7 +47,7 @@ def test_rows_of_a_file_are_fitted_many_at_once(tmp_path):
     class Noted(FitPrompt):
         def __call__(self, batch):
             with (tmp_path / "sizes").open("a", encoding="utf-8") as file:
-                file.write(f"{batch.num_rows}\n")
+                file.write(f"{len(batch['question'])}\n")
             return super().__call__(batch)
 
     (tmp_path / "rows.jsonl").write_text('{"question": "Is tea hot?"}\n' * 1_000, encoding="utf-8")
@@ -55,3 +57,24 @@ def test_rows_of_a_file_are_fitted_many_at_once(tmp_path):
     assert sum(sizes) == 1_000
     assert max(sizes) <= 100
     assert len(sizes) < 30
+
+
+def test_columns_of_values_of_several_types_are_fitted() -> None:
+    """Daft holds chats with one picture, or texts beside lists, as Python objects: they give what a loop gives."""
+    picture = [
+        {"type": "text", "text": "And this?"},
+        {"type": "image_url", "image_url": {"url": "https://a/b"}},
+    ]
+    chats = [
+        [{"role": "user", "content": "Why?"}],
+        [{"role": "user", "content": "Why?"}, {"role": "user", "content": picture}],
+        None,
+    ]
+    systems = ["Be brief.", ["Be brief.", "Be kind."], None]
+    given = [
+        {"question": "How?", "history": chat, "system": system}
+        for chat, system in zip(chats, systems, strict=True)
+    ]
+    fit = FitPrompt(2000)
+    made = fit_daft(daft.from_pylist(given), fit, workers=1).to_pylist()
+    assert [json.loads(row["messages"]) for row in made] == [fit.row(row)["messages"] for row in given]

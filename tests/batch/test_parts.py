@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
+from rankbudget import BudgetConfigError
 from rankbudget.batch import FitPrompt, fit_files
 from tests.batch.rows import read_jsonl, write_jsonl
 from tests.drawing import draws
@@ -170,3 +171,20 @@ def test_files_of_others_beside_the_parts_stay(tmp_path):
     fit_files(source, tmp_path / "out.jsonl", FIT, workers=1)
     assert kept.read_text() == "mine"
     assert [path.name for path in kept.parent.parent.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("lines", [3, 9, 12])
+def test_an_input_that_changes_meanwhile_is_refused(tmp_path, lines):
+    """Rows of two states are never one output: what was there stays, and the next run is whole."""
+    source = write_jsonl(tmp_path / "in.jsonl", [{"question": f"Why {n}?"} for n in range(9)])
+    target = tmp_path / "out.jsonl"
+    target.write_text("old")
+
+    def change(_):
+        write_jsonl(source, [{"question": f"How {n}?"} for n in range(lines)])
+
+    with pytest.raises(BudgetConfigError, match="must stay as it is while it is read"):
+        fit_files(source, target, FIT, workers=1, shard_rows=3, progress=change)
+    assert target.read_text() == "old"
+    fit_files(source, target, FIT, workers=1, shard_rows=3)
+    assert [row["question"] for row in read_jsonl(target)] == [f"How {n}?" for n in range(lines)]

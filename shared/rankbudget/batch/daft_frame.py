@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import BudgetConfigError, check_count, shown
 from .fit_prompt import FitPrompt
-from .tables import LISTS, NUMBERS
+from .tables import LISTS, NUMBERS, arrow_type
 
 
 def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_rows: int = 256) -> Any:
@@ -41,10 +41,9 @@ def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_ro
     }
 
     def call(_self: object, *columns: Any) -> Any:
-        table = pa.table({name: column.to_arrow() for name, column in zip(used, columns, strict=True)})
-        made = fit(table).select(list(outputs))
-        arrays = [column.combine_chunks() for column in made.columns]
-        return daft.Series.from_arrow(pa.StructArray.from_arrays(arrays, fields=list(made.schema)))
+        made = fit({name: _values(column) for name, column in zip(used, columns, strict=True)})
+        arrays = [pa.array(made[name], arrow_type(output)) for output, name in fit.outputs.items()]
+        return daft.Series.from_arrow(pa.StructArray.from_arrays(arrays, names=list(outputs)))
 
     result = daft.DataType.struct(outputs)
     marked = daft.method.batch(return_dtype=result, unnest=True)(call)
@@ -53,3 +52,10 @@ def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_ro
     # Daft 0.7.26 calls a method with a batch size with single rows where it reads JSONL in smaller parts.
     frame = frame.into_batches(batch_rows)
     return frame.select(*frame.column_names, fitter()(*[frame[name] for name in used]))
+
+
+def _values(column: Any) -> list[Any]:
+    """Returns what a series holds; Python objects, as values of several types are, have no Arrow form."""
+    objects = "Python" in str(column.datatype())
+    values: list[Any] = column.to_pylist() if objects else column.to_arrow().to_pylist()
+    return values

@@ -74,7 +74,8 @@ def fit_files(
         progress: is called after each shard.
 
     Raises:
-        BudgetConfigError: an option, a file's format, or a column is wrong, or another run writes the target.
+        BudgetConfigError: an option, a file's format, or a column is wrong, another run writes the target, or
+            the source was changed meanwhile.
         RowError: a row cannot be fitted, and `on_error` of `fit` is "raise".
         BudgetError: a shard ended its worker three times.
 
@@ -97,7 +98,7 @@ def fit_files(
     check_outputs(fit, formats[0])
     if workers > 1:
         check_picklable(fit)
-    folder = target.with_name(f"{target.name}.parts")
+    folder, written = target.with_name(f"{target.name}.parts"), _files_of(source)
     with _locked(folder):
         run = _Run(fit, folder, formats, meter)
         tasks = run.tasks(shards_of(source, shard_rows))
@@ -106,6 +107,10 @@ def fit_files(
                 now = run.finish(shard, made)
                 if progress is not None:
                     progress(now)
+        if _files_of(source) != written:
+            seen = f"(got a change of {str(source)!r})"
+            msg = f"the input must stay as it is while it is read {seen}. Run it again."
+            raise BudgetConfigError(msg)
         joined = folder / f"joined.{formats[1]}"
         parts = [run.parts[position] for position in sorted(run.parts)]
         join([made.part for made in parts], joined, fit.outputs)

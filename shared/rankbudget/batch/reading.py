@@ -153,10 +153,11 @@ def _messages_in(name: str, text: str) -> Any:
         value = json.loads(text) if text.lstrip()[:1] in ("[", "{") else text
     except (ValueError, RecursionError):
         return text
+    value = [one for one in value if one is not None] if isinstance(value, list) else value
     listed = value if isinstance(value, list) else [value]
     fine = all(isinstance(one, str) or (isinstance(one, Mapping) and "role" in one) for one in listed)
     fine = fine or (name != "question" and isinstance(value, list) and all(map(_is_block, value)))
-    return value if fine and listed else text
+    return value if fine and (listed or name != "question") else text
 
 
 def _has_role(value: Any, roles: Collection[str]) -> bool:
@@ -218,8 +219,20 @@ def _segment(name: str, position: int, item: Any) -> Segment:
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
     for key in known.keys() & {"id", "priority"}:
         known[key] = _whole(name, known[key])
+    if "score" in known:
+        known["score"] = _number(name, known["score"])
     given = known.pop("id", f"{name}-{position}")
     return Segment(id=in_utf8(str(given)), text=text or "", scope=_scope_of(name, fields), **known)
+
+
+def _number(name: str, value: Any) -> float:
+    """Returns a number as a float; the decimals of a database are texts here."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    _checked(name, value, not math.isnan(number), "objects whose score is a number")
+    return number
 
 
 def _whole(name: str, value: Any) -> Any:

@@ -86,29 +86,36 @@ class Packing:
         return f"{len(self._taken[i])} of {counted(len(self.sentences[i]), 'sentence')}{cut}"
 
     def _priced(self) -> Iterator[tuple[int, int, int]]:
-        """Yields each unit with the tokens it adds; all sentences of a text add up to its price."""
-        spent: dict[int, tuple[int, int]] = {}
+        """Yields each unit with the tokens it adds; all sentences of a text add up to its price.
+
+        Some sentence stands at the start of its text, where it may have more tokens than behind another one:
+        a text is priced as if it were the one with most of these.
+        """
+        spent: dict[int, tuple[int, int, int]] = {}
         for i, j in self.units:
             if j == WHOLE:
                 yield i, j, self.costs[i]
                 continue
             sentences = self.sentences[i]
-            number, before = spent.get(i, (0, 0))
+            number, before, most = spent.get(i, (0, 0, 0))
             if number + 1 == len(sentences):
                 after = self.costs[i]
-            elif number == 0:
-                after = self.price(self.segments[i], "") + self._longest_form(sentences, j)
             else:
-                after = before + self._longest_form(sentences, j)
-            spent[i] = number + 1, after
+                behind, more = self._forms(sentences, j)
+                after = (
+                    (before if number else self.price(self.segments[i], "")) + behind + max(0, more - most)
+                )
+                most = max(most, more)
+            spent[i] = number + 1, after, most
             yield i, j, after - before
 
-    def _longest_form(self, sentences: Sequence[str], j: int) -> int:
-        """Returns the most tokens a sentence has, at the start of a text or behind another sentence."""
+    def _forms(self, sentences: Sequence[str], j: int) -> tuple[int, int]:
+        """Returns the tokens of a sentence behind another one, and how many more it has at the start."""
         text = sentences[j]
         if text[:1].isspace():
-            return max(self.counter.count(text), self.counter.count(text.lstrip()))
-        return self.counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}")
+            behind = self.counter.count(text)
+            return behind, self.counter.count(text.lstrip()) - behind
+        return self.counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}"), 0
 
     def _take(self) -> tuple[Unit, int] | None:
         """Takes units while they fit; returns the first that does not, and the room left for it."""
