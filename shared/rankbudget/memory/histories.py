@@ -17,8 +17,8 @@ from ..report.report import BudgetReport, FitResult
 from ..segment import Scope
 from .database import WAIT, Database
 from .forgetting import forget
-from .forms import DICTS, Counts, HostForm
-from .history_tables import UNNAMED, create_histories, create_reports, messages, threads
+from .forms import DICTS, NUMBERED, Counts, HostForm
+from .history_tables import create_histories, create_reports, messages, threads
 from .memory import check_scope
 from .protocol import Receipt
 from .reading import ThreadMessages, existing
@@ -168,14 +168,14 @@ class StoredThread:
         return list(self.conversation())
 
     def ids(self) -> list[str]:
-        """Returns the id of each message, which a memory may cite in its `sources`."""
+        """Returns the id of each message, made up for those that have none; for `after=` and `sources`."""
         with self.store.database.read() as connection:
             head = found(connection, self.scope, self.name)
             rows = [] if head is None else list(all_rows(connection, head))
-        return [row.name or f"{UNNAMED}{row.seq}" for row in rows]
+        return [row.name or f"{NUMBERED}{row.seq}" for row in rows]
 
     def stored(self, ids: Iterable[str]) -> set[str]:
-        """Returns which of these `ids` a message has; messages without an id of their own are not found."""
+        """Returns which of these `ids` a message has, as `ids` returns them."""
         with self.store.database.read() as connection:
             head = found(connection, self.scope, self.name)
             return set() if head is None else set(rows_named(connection, head, list(ids)))
