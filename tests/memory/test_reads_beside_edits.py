@@ -173,3 +173,21 @@ def test_what_gave_messages_away_says_that_they_changed(edited: Edited) -> None:
         list(reading)
     with pytest.raises(StoreConflictError, match="Read it again"):
         list(yielding)
+
+
+@pytest.mark.parametrize("last_turns", [None, 1, 3, 20])
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("tokens", [150, 4000])
+def test_a_report_is_read_after_an_edit(
+    edited: Edited, last_turns: int | None, *, tools: bool, tokens: int
+) -> None:
+    """What a report says of a prompt is known when the prompt is made, whatever becomes of the conversation."""
+    for n in range(40 if tools else 0):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+        asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+        found = {"role": "tool", "tool_call_id": f"c{n}", "content": "found"}
+        edited.thread.append([{"role": "user", "content": f"tool {n}"}, asked, found])
+    before, after = (edited.thread.fit(max_tokens=tokens, last_turns=last_turns).report for _ in range(2))
+    expected = before.to_dict()
+    edited.thread.delete(0)
+    assert after.to_dict() == expected
