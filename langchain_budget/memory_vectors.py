@@ -73,6 +73,14 @@ class MemoryVectors:
         """Removes entries."""
         self.store.delete(list(ids))
 
+    def held(self, ids: Sequence[str], texts: Sequence[str]) -> set[str] | None:
+        """Returns which ids the store has with these texts; None where it cannot be asked."""
+        try:
+            found = {document.id: document.page_content for document in self.store.get_by_ids(list(ids))}
+        except NotImplementedError:
+            return None
+        return {name for name, text in zip(ids, texts, strict=True) if found.get(name) == text}
+
 
 def _function(where: Mapping[str, str]) -> Callable[[Document], bool]:
     return lambda document: all(document.metadata.get(field) == value for field, value in where.items())

@@ -63,9 +63,7 @@ class StoredMessageHistory(BaseChatMessageHistory):
 
     def conversation(self, tokens: int = 0) -> ThreadMessages:
         """Returns the messages as they are now; about so many newest `tokens` are read at once."""
-        stored = self.thread.conversation()
-        stored.read_ahead(tokens)
-        return stored
+        return self.thread.conversation(tokens)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Adds messages, or what LangChain converts to them: all of them or none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -13,6 +14,7 @@ from typing_extensions import NotRequired, Unpack, override
 from rankbudget import Scope, TokenBudget
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
+from rankbudget.memory.reading import of_one_state
 
 from ._codec import CODEC, EDITED, MARK
 from ._options import LimitOptions, checked
@@ -115,12 +117,12 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
-        loaded, begun = self._begun(*self._of(runtime), state)
+        loaded, begun = self._begun(runtime, state)
         return _with(loaded.messages, begun)
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
-        loaded, begun = await asyncio.to_thread(self._begun, *self._of(runtime), state)
+        loaded, begun = await asyncio.to_thread(self._begun, runtime, state)
         return _with(await loaded.aget_messages(), begun)
 
     @override
@@ -138,7 +140,10 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         thread = self._history(*self._of(runtime)).thread
         await asyncio.to_thread(thread.append, _said(state), after=state.get("after"))
 
-    def _begun(
+    def _begun(self, runtime: Any, state: ThreadState) -> tuple[BudgetMessageHistory, dict[str, Any]]:
+        return of_one_state(partial(self._begin, *self._of(runtime), state))
+
+    def _begin(
         self, scope: Scope, name: str, state: ThreadState
     ) -> tuple[BudgetMessageHistory, dict[str, Any]]:
         """Returns what is loaded, and the state with what is asked.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
     MetadataFilter,
@@ -18,6 +20,9 @@ from rankbudget.adapters import EmbeddingScorer
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from .models import embedder
+
+_PRINT = "text_sha256"
+"""Metadata by which a store without texts can tell which text an entry is of."""
 
 
 class MemoryVectors:
@@ -65,7 +70,7 @@ class MemoryVectors:
         """Adds texts, or replaces those of the same ids."""
         vectors = self._scorer.embedder.vectors(texts).tolist()
         nodes = [
-            TextNode(id_=name, text=text, metadata=dict(about), embedding=vector)
+            TextNode(id_=name, text=text, metadata={**about, **self._print(text)}, embedding=vector)
             for name, text, about, vector in zip(ids, texts, metadata, vectors, strict=True)
         ]
         self.store.delete_nodes(list(ids))
@@ -83,3 +88,22 @@ class MemoryVectors:
     def delete(self, ids: Sequence[str]) -> None:
         """Removes entries."""
         self.store.delete_nodes(list(ids))
+
+    def held(self, ids: Sequence[str], texts: Sequence[str]) -> set[str] | None:
+        """Returns which ids the store has with these texts; None where it cannot be asked."""
+        if isinstance(self.store, SimpleVectorStore):
+            kept = self.store.data.metadata_dict
+            prints = [kept.get(name, {}).get(_PRINT) for name in ids]
+            pairs = zip(ids, texts, prints, strict=True)
+            return {name for name, text, found in pairs if found == self._print(text)[_PRINT]}
+        if not self.store.stores_text:
+            return None
+        try:
+            nodes = self.store.get_nodes(node_ids=list(ids))
+        except NotImplementedError:
+            return None
+        known = {node.node_id: node.get_content(MetadataMode.NONE) for node in nodes}
+        return {name for name, text in zip(ids, texts, strict=True) if known.get(name) == text}
+
+    def _print(self, text: str) -> dict[str, str]:
+        return {} if self.store.stores_text else {_PRINT: sha256(text.encode()).hexdigest()}

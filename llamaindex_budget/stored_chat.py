@@ -66,9 +66,7 @@ class StoredChatStore(BaseChatStore):
 
     def conversation(self, key: str, tokens: int = 0) -> ThreadMessages:
         """Returns what `key` names as it is now; about so many newest `tokens` are read at once."""
-        stored = self.thread(key).conversation()
-        stored.read_ahead(tokens)
-        return stored
+        return self.thread(key).conversation(tokens)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Returns all messages of a key, each an object of its own."""

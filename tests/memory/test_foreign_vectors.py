@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import tempfile
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 from llama_index.core.vector_stores import SimpleVectorStore
@@ -13,6 +18,8 @@ import langchain_budget
 import llamaindex_budget
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, BudgetError, StoreError
+from rankbudget.memory import MemoryStore
+from tests.drawing import draws
 
 ANN, BOB = Scope(user="ann"), Scope(user="bob")
 WORDS = ("tea", "sail", "moon")
@@ -30,14 +37,28 @@ class Counted(Embeddings):
         return counted([text])[0]
 
 
+class Mute(InMemoryVectorStore):
+    """A store that cannot be asked what it has."""
+
+    def get_by_ids(self, ids: Any, /) -> Any:
+        raise NotImplementedError
+
+
+STORES = {
+    "langchain": lambda: InMemoryVectorStore(Counted()),
+    "llamaindex": SimpleVectorStore,
+    "mute": lambda: Mute(Counted()),
+}
+
+
 class Held:
     """An index, how to see what it holds, and what makes it fail."""
 
-    def __init__(self, kind: str) -> None:
-        self.store: Any = InMemoryVectorStore(Counted()) if kind == "langchain" else SimpleVectorStore()
+    def __init__(self, kind: str, store: Any = None) -> None:
+        self.store: Any = STORES[kind]() if store is None else store
         self.index: Any = (
             langchain_budget.MemoryVectors(self.store)
-            if kind == "langchain"
+            if kind != "llamaindex"
             else llamaindex_budget.MemoryVectors(self.store, embed=counted)
         )
 
@@ -149,3 +170,105 @@ def test_what_is_no_vector_store_is_refused(sqlite_file, open_store) -> None:
             adapter({})
     with pytest.raises(BudgetConfigError, match="embed must be left out"):
         open_store(sqlite_file, vectors=Held("langchain").index, embed=counted)
+
+
+# ---- which index it is ---------------------------------------------------------------------------
+def lost(store: MemoryStore) -> list[str]:
+    """The memories that hold and are not found by their meaning."""
+    kept = [memory.text for memory in store.search("", scope=ANN)]
+    return [
+        text for text in kept if all(m.text != text or not m.score for m in store.search(text, scope=ANN))
+    ]
+
+
+STEP = st.tuples(
+    st.sampled_from(["put", "put", "delete", "save", "opened anew", "opened as saved", "search"]),
+    st.integers(0, 1),
+    st.integers(0, 4),
+)
+
+
+@pytest.mark.parametrize("kind", ["langchain", "llamaindex"])
+@draws(cases=2)
+@given(steps=st.lists(STEP, max_size=25))
+def test_each_process_finds_all_whatever_its_own_index_missed(
+    kind: str, steps: list[tuple[str, int, int]]
+) -> None:
+    """Two processes with an index of their own each, of one name: fresh, an old copy, changed behind its back, it is made up for."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def opened(vectors: Any = None) -> tuple[Held, MemoryStore]:
+            held = Held(kind, vectors)
+            return held, MemoryStore(f"{folder}/m.db", vectors=held.index)
+
+        processes = [opened(), opened()]
+        saved = copy.deepcopy(processes[0][0].store)
+        for number, (what, which, key) in enumerate(steps):
+            held, store = processes[which]
+            if what == "put":
+                text = f"{WORDS[number % 3]} {WORDS[key % 3]} {number}"
+                store.put(text, scope=ANN, key=f"k{key}")
+            elif what == "delete":
+                store.delete(f"k{key}", scope=ANN)
+            elif what == "save":
+                saved = copy.deepcopy(held.store)
+            elif what == "search":
+                assert lost(store) == []
+            else:
+                store.close()
+                processes[which] = opened(copy.deepcopy(saved) if what == "opened as saved" else None)
+        for _, store in processes:
+            assert lost(store) == []
+            store.close()
+
+
+def test_an_index_holds_the_text_that_holds(held, sqlite_file, open_store) -> None:
+    """An entry of an old copy with an older text under the same id is replaced before it is searched."""
+    store = open_store(sqlite_file, vectors=held.index)
+    old = store.put("Likes tea.", scope=ANN, key="k")
+    kept = copy.deepcopy(held.store)
+    store.replace(dataclasses.replace(old, text="Likes to sail."))
+    store.search("sail", scope=ANN)
+    again = Held("llamaindex" if isinstance(kept, SimpleVectorStore) else "langchain", kept)
+    found = open_store(sqlite_file, vectors=again.index).search("sail", scope=ANN)
+    assert [(memory.text, round(memory.score, 1)) for memory in found] == [("Likes to sail.", 1.0)]
+
+
+def test_an_index_is_asked_once_and_nothing_is_added_twice(
+    held, sqlite_file, open_store, monkeypatch
+) -> None:
+    """A process that opens an index that has all asks it once, writes nothing, and adds nothing."""
+    store = open_store(sqlite_file, vectors=held.index)
+    for n in range(20):
+        store.put(f"Tea {n}.", scope=ANN)
+    later, asked = open_store(sqlite_file, vectors=held.index), list[int]()
+    ask = held.index.held
+    monkeypatch.setattr(held.index, "held", lambda ids, texts: asked.append(len(ids)) or ask(ids, texts))
+    held.fail(monkeypatch, "add")
+    for _ in range(3):
+        assert texts(later.search("tea", scope=ANN, limit=20))
+    assert asked == [20]
+    assert later.embed_missing() == 0
+
+
+def test_an_index_that_cannot_be_asked(sqlite_file, open_store) -> None:
+    """An empty one is filled by the first search; what one with gaps lacks is added by `embed_missing`."""
+    store = open_store(sqlite_file, vectors=Held("mute").index)
+    store.put("Likes tea.", scope=ANN)
+    part = Held("mute")
+    fresh = open_store(sqlite_file, vectors=part.index)
+    assert lost(fresh) == []
+    store.put("Likes to sail.", scope=ANN)
+    assert fresh.embed_missing() == 1
+    assert lost(fresh) == []
+    again = open_store(sqlite_file, vectors=Held("mute", part.store).index)
+    assert (again.embed_missing(), again.embed_missing(), len(part)) == (2, 0, 2)
+
+
+def test_an_index_out_of_reach_when_it_is_asked(held, sqlite_file, open_store, monkeypatch) -> None:
+    """A failure to tell what it has fails no search; it is asked again."""
+    open_store(sqlite_file, vectors=held.index).put("Likes tea.", scope=ANN)
+    later = open_store(sqlite_file, vectors=held.index)
+    with monkeypatch.context() as patch:
+        held.fail(patch, "held")
+        assert texts(later.search("tea", scope=ANN)) == ["Likes tea."]

@@ -158,6 +158,19 @@ def test_messages_appended_behind_an_older_one_replace_what_followed_it(historie
     assert texts(thread) == ["a", "B"]
 
 
+@pytest.mark.parametrize("form", [DICTS, LANGCHAIN, LLAMAINDEX], ids=lambda form: form.name)
+def test_every_id_of_a_message_names_it(histories: HistoryStore, form: HostForm) -> None:
+    """Each id that a conversation gives is found, and can be gone on after, whether its host made it or not."""
+    histories.thread("other", scope=ANN).append([said("first row")])
+    thread = histories.thread("t", scope=ANN)
+    thread.append([said("a"), said("b", id="message-2"), said("c", id="own"), said("d"), said("e")])
+    ids = histories.thread("t", scope=ANN, form=form).ids()
+    assert thread.stored([*ids, "message-1", "5"]) == set(ids)
+    for place in reversed(range(5)):
+        assert thread.append([said("new")], after=ids[place]) == 1
+        assert texts(thread) == [*"abcde"[: place + 1], "new"]
+
+
 @pytest.mark.parametrize("given", [said("one"), None, 5, "text", [5], [None], ["text"], [{"content": "one"}]])
 @pytest.mark.parametrize("form", [DICTS, LANGCHAIN, LLAMAINDEX], ids=lambda form: form.name)
 def test_what_is_no_list_of_messages_is_refused_in_words(

@@ -257,10 +257,12 @@ def _put_together(
 
         state = remembered(timeline, selection, _repaired(timeline, selection), summary, failed=failed)
     asked = timeline.asked
+    # Asked for now: a report may be read after others have changed a stored conversation.
+    opens = not timeline.first_turn and selection.complete
     return FittedThread(
         messages=messages,
         tokens=tokens if timeline.measure.additive else timeline.measure.total(messages),
-        decide=partial(_decide, timeline, selection, chosen, written),
+        decide=partial(_decide, timeline, selection, chosen, written, opens=opens),
         warnings=warnings,
         question=None if asked is None else bisect_left(chosen, asked) + (shown is not None),
         state=state,
@@ -271,9 +273,15 @@ def _put_together(
 
 
 def _decide(
-    timeline: Timeline, selection: Selection, chosen: list[int], written: tuple[int, int] | None
+    timeline: Timeline,
+    selection: Selection,
+    chosen: list[int],
+    written: tuple[int, int] | None,
+    *,
+    opens: bool,
 ) -> list[Any]:
-    broken = _repaired(timeline, selection) + (timeline.leftovers() if selection.complete else [])
+    """Returns the decisions; `opens` says that the oldest that is kept opens the conversation."""
+    broken = _repaired(timeline, selection) + (timeline.leftovers() if opens else [])
     return decisions_on(timeline, chosen, broken, selection.edits, written)
 
 

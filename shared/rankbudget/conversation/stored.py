@@ -11,6 +11,9 @@ from ..counting.protocol import TokenCounter
 from ..messages.measure import Measure
 from .state import Summary, ThreadState
 
+AGAIN = 10
+"""How often a conversation is read again that was edited while it was read."""
+
 
 class StoredMessages(Sequence[Any]):
     """The messages of a stored conversation, oldest first, each read when it is asked for.
@@ -23,6 +26,8 @@ class StoredMessages(Sequence[Any]):
            of them changes, moves or goes.
         4. `measured` returns a measure that counts no message whose tokens are stored.
         5. `keep` replaces the stored summary unless somebody else did so since this was read.
+        6. What can no longer be read, as others changed it meanwhile, raises StoreConflictError. `again` then
+           has more of it at once, so that some next one has all that a prompt needs.
     """
 
     summary: Summary
@@ -47,6 +52,10 @@ class StoredMessages(Sequence[Any]):
     @abstractmethod
     def measured(self, measure: Measure, counter: TokenCounter) -> Measure:
         """Returns `measure` with what is stored of the tokens that `counter` counts."""
+
+    @abstractmethod
+    def again(self) -> StoredMessages:
+        """Returns the conversation as it is now (rule 6)."""
 
     @abstractmethod
     def keep(self, summary: Summary) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import named_failure
@@ -12,13 +12,15 @@ from .database import Database
 from .nearest import belongs_to
 from .tables import memories, owned_by
 from .vector_tables import OUTSIDE
-from .vectors import BATCH, REST, SqlVectors, whose_of
+from .vectors import BATCH, REST, SqlVectors, Whose, whose_of
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, TextClause
 
 _WITH_PUT = 16
 """Rows that a put adds to the index: its own, and others that wait."""
+_ASKED = 10 * BATCH
+"""Rows that a search asks the index for; the others wait for the next one."""
 _WIDER, _MOST = 4, 10_000
 """A search that finds too many rows that no longer hold is made wider, up to so many hits."""
 
@@ -31,6 +33,8 @@ class VectorIndex(Protocol):
         2. `search` returns ids with their similarity, higher is nearer, only of entries whose metadata have
            all the given fields.
         3. `delete` removes ids, and is silent about unknown ones.
+        4. `held` may be left out. Then only a search that finds nothing shows that it is not the index that
+           an earlier process filled, and `MemoryStore.embed_missing` adds all again.
 
     Args:
         name: what it is called where a receipt must name it; another name is another index.
@@ -47,12 +51,17 @@ class VectorIndex(Protocol):
     def delete(self, ids: Sequence[str]) -> None:
         """Removes entries (rule 3)."""
 
+    def held(self, ids: Sequence[str], texts: Sequence[str]) -> Collection[str] | None:
+        """Returns which ids it has with these texts; None where it cannot tell (rule 4)."""
+
 
 class ForeignVectors(SqlVectors):
     """Keeps texts in a `VectorIndex`, and marks in the database which rows are there.
 
     A row without a mark is added by the next put, or by the first search that would see it. So what a crash,
-    an outage or another process left out is made up for.
+    an outage or another process left out is made up for. A mark that this object did not write says only that
+    some index of this name got the row: it may have been one in the memory of another process, or a newer one
+    than the file that was opened. So this index is asked for the row before it is believed to have it.
 
     Args:
         database: where the memories are.
@@ -66,6 +75,9 @@ class ForeignVectors(SqlVectors):
         self.index = index
         self.held_by = index.name
         self.key = OUTSIDE + index.name
+        self._held: dict[int, str] = {}  # digests of the texts that this index has
+        self._unsure: dict[int, tuple[Whose, str]] = {}  # marked rows that it may lack, also if it does
+        self._silent = 0.0  # until then it is not asked, as it cannot tell
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.database, self.index)
@@ -87,8 +99,84 @@ class ForeignVectors(SqlVectors):
     def ask(self, query: str, levels: Sequence[Scope], limit: int) -> _Hits:
         """Returns what the index finds for each level."""
         self.read_changes()
-        self._fill([whose_of(level) for level in levels])
-        return _Hits(self, query, {level: self.search(query, level, limit) for level in levels})
+        whose = [whose_of(level) for level in levels]
+        self._look(whose)
+        self._fill(whose)
+        hits = {level: self.search(query, level, limit) for level in levels}
+        for level, found in hits.items():
+            if not found and self._lacks([whose_of(level)]):  # it cannot tell, but it has none of them
+                self._fill([whose_of(level)])
+                hits[level] = self.search(query, level, limit)
+        return _Hits(self, query, hits)
+
+    def fill(self) -> int:
+        """Adds all rows that the index lacks, and all again of which it cannot tell."""
+        self.read_changes()
+        while self._look(None):
+            pass
+        self._lacks(None)
+        return super().fill()
+
+    def _take(self, row: Any) -> None:
+        super()._take(row)
+        if row.known and self._held.get(row.seq) != row.digest:
+            self._unsure[row.seq] = (row.owner, row.project), row.digest
+        else:
+            self._unsure.pop(row.seq, None)
+
+    def _drop(self, seq: int) -> None:
+        super()._drop(seq)
+        self._held.pop(seq, None)
+        self._unsure.pop(seq, None)
+
+    def _waiting(self, whose: Collection[Whose] | None) -> list[int]:
+        """Returns the rows of anybody or of these that the index was not asked for."""
+        rows = self._unsure.items()
+        mine = [seq for seq, (own, _) in rows if whose is None or own in whose]
+        return [seq for seq in mine if seq not in self.missing]
+
+    def _lacks(self, whose: Collection[Whose] | None) -> bool:
+        """Notes that the index has none of the rows it was not asked for; returns whether there are any."""
+        with self.lock:
+            waiting = self._waiting(whose)
+            self.missing |= {seq: self._unsure[seq][0] for seq in waiting}
+        return bool(waiting)
+
+    def _look(self, whose: Collection[Whose] | None) -> bool:
+        """Asks the index for marked rows, and notes which it lacks; returns whether there were any."""
+        if time.monotonic() < self._silent:
+            return False
+        with self.lock:
+            waiting = self._waiting(whose)[-_ASKED:]
+        for start in range(0, len(waiting), BATCH):
+            part = waiting[start : start + BATCH]
+            rows = self._texts(part)
+            held = self._asked(rows)
+            if held is None:
+                self._silent = time.monotonic() + REST
+                return False
+            with self.lock:
+                for seq in set(part) - {row.seq for row in rows}:
+                    self._drop(seq)  # it was deleted
+                for row in rows:
+                    if row.id in held:
+                        self._has(row)
+                    elif row.seq in self._unsure:
+                        self.missing[row.seq] = row.owner, row.project
+        return bool(waiting)
+
+    def _asked(self, rows: Sequence[Any]) -> Collection[str] | None:
+        """Returns which rows the index has; None where it cannot tell, or not now."""
+        ask = getattr(self.index, "held", None)
+        try:
+            return ask([row.id for row in rows], [row.text for row in rows]) if ask else None
+        except Exception:  # noqa: BLE001 - any library's errors; where it is out of reach, the search says so
+            return None
+
+    def _has(self, row: Any) -> None:
+        if self._unsure.get(row.seq, ("", row.digest))[1] == row.digest:  # else it was changed meanwhile
+            self._held[row.seq] = row.digest
+            self._unsure.pop(row.seq, None)
 
     def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
         """Removes rows from the index; first their marks, so that rows that stay are added again."""
@@ -110,13 +198,18 @@ class ForeignVectors(SqlVectors):
         return ()
 
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
-        """Adds rows to the index, and returns their marks."""
+        """Adds rows to the index, and returns the marks of those that have none."""
         import numpy as np
 
         metadata = [{"owner": row.owner, "project": row.project} for row in rows]
         with named_failure(f"the vector index {self.index.name!r}"):
             self.index.add([row.id for row in rows], [row.text for row in rows], metadata)
-        return [self._row(row.seq, row.text, np.ones(1, dtype=np.float32)) for row in rows]
+        mark = np.ones(1, dtype=np.float32)
+        with self.lock:
+            marks = [self._row(row.seq, row.text, mark) for row in rows if row.seq not in self._unsure]
+            for row in rows:
+                self._has(row)
+        return marks
 
     def search(self, query: str, level: Scope, limit: int) -> list[tuple[str, float]]:
         with named_failure(f"the vector index {self.index.name!r}"):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ..errors import StoreError
 from ..segment import Scope
 from .database import Database
-from .history_tables import UNNAMED, messages, reports, threads
+from .forms import NUMBERED
+from .history_tables import messages, reports, threads
 from .protocol import Receipt
 from .tables import memories, memory_of, named_by
 from .terms import remove_terms
@@ -100,10 +101,10 @@ def citing_memories(connection: Connection, subject: Scope) -> list[str]:
     forgotten: set[str] = set()
     for start in range(0, len(cited), _AT_ONCE):
         part = cited[start : start + _AT_ONCE]
-        numbers = [int(one.removeprefix(UNNAMED)) for one in part if _is_number(one)]
+        numbers = [int(one.removeprefix(NUMBERED)) for one in part if _is_number(one)]
         ids = table.c.name.in_(part) | table.c.seq.in_(numbers)
         found = connection.execute(select(table.c.name, table.c.seq).where(inside & ids))
-        forgotten |= {one for row in found for one in (row.name, f"{UNNAMED}{row.seq}")}
+        forgotten |= {one for row in found for one in (row.name, f"{NUMBERED}{row.seq}")}
     return [
         f"the memory {memory.key or memory.id!r} of {memory.scope} cites messages that were forgotten: "
         "delete "
@@ -114,8 +115,8 @@ def citing_memories(connection: Connection, subject: Scope) -> list[str]:
 
 
 def _is_number(name: str) -> bool:
-    number = name.removeprefix(UNNAMED)
-    return name.startswith(UNNAMED) and number.isdecimal() and len(number) < 19  # noqa: PLR2004 - a BIGINT
+    number = name.removeprefix(NUMBERED)
+    return name.startswith(NUMBERED) and number.isdecimal() and len(number) < 19  # noqa: PLR2004 - a BIGINT
 
 
 def wipe(database: Database) -> tuple[str, ...]:

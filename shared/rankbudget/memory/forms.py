@@ -14,7 +14,7 @@ from ..messages.measure import CodecMeasure, Measure
 from .plain import digest_of_text, read, written
 
 NUMBERED = "rankbudget-message-"
-"""Begins the id that a form may give to a stored message without one; the number of its row follows."""
+"""Begins the id of a stored message that its host gave none; the number of its row follows."""
 
 
 def _same(message: Any) -> Any:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from ..conversation.stored import AGAIN
 from ..conversation.timeline import Timeline
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, check_list, named_options, shown
+from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list, named_options, shown
 from ..prompt.fit_messages import fit_messages
 from ..report.report import BudgetReport, FitResult
 from ..segment import Scope
 from .database import WAIT, Database
 from .forgetting import forget
-from .forms import DICTS, Counts, HostForm
-from .history_tables import UNNAMED, create_histories, create_reports, messages, threads
+from .forms import DICTS, NUMBERED, Counts, HostForm
+from .history_tables import create_histories, create_reports, messages, threads
 from .memory import check_scope
 from .protocol import Receipt
 from .reading import ThreadMessages, existing
@@ -159,23 +161,28 @@ class StoredThread:
             head = found(connection, self.scope, self.name)
         return 0 if head is None else head.size
 
-    def conversation(self) -> ThreadMessages:
-        """Returns the messages as they are now, each read when it is asked for; fits take it as a list."""
-        return ThreadMessages(self.store.database, self.scope, self.name, self.form, self.store.counts)
+    def conversation(self, tokens: int = 0) -> ThreadMessages:
+        """Returns the messages as they are now, each read when it is asked for; fits take it as a list.
+
+        Args:
+            tokens: the newest messages of about so many are read at once.
+        """
+        of = self.store.database, self.scope, self.name, self.form, self.store.counts
+        return ThreadMessages(*of, tokens=tokens)
 
     def messages(self) -> list[Any]:
         """Returns all messages, oldest first, as the host that wrote them gave them."""
-        return list(self.conversation())
+        return list(self.conversation(sys.maxsize))
 
     def ids(self) -> list[str]:
-        """Returns the id of each message, which a memory may cite in its `sources`."""
+        """Returns the id of each message, made up for those that have none; for `after=` and `sources`."""
         with self.store.database.read() as connection:
             head = found(connection, self.scope, self.name)
             rows = [] if head is None else list(all_rows(connection, head))
-        return [row.name or f"{UNNAMED}{row.seq}" for row in rows]
+        return [row.name or f"{NUMBERED}{row.seq}" for row in rows]
 
     def stored(self, ids: Iterable[str]) -> set[str]:
-        """Returns which of these `ids` a message has; messages without an id of their own are not found."""
+        """Returns which of these `ids` a message has, as `ids` returns them."""
         with self.store.database.read() as connection:
             head = found(connection, self.scope, self.name)
             return set() if head is None else set(rows_named(connection, head, list(ids)))
@@ -208,7 +215,22 @@ class StoredThread:
         return self._newest(left, counter_for(counter))
 
     def _newest(self, left: int, counter: TokenCounter) -> Iterator[Any]:
-        stored, codec = self.conversation(), self.form.reader or self.form.codec
+        stored = self.conversation()
+        for more in reversed(range(AGAIN)):
+            shown = False
+            try:
+                for message in self._fitting(stored, left, counter):
+                    shown = True
+                    yield message
+            except StoreConflictError:
+                if shown or not more:
+                    raise
+                stored = stored.again()
+            else:
+                return
+
+    def _fitting(self, stored: ThreadMessages, left: int, counter: TokenCounter) -> Iterator[Any]:
+        codec = self.form.reader or self.form.codec
         measure = stored.measured(self.form.measure(counter), counter)
         timeline = Timeline(stored, codec, measure)
         for turn in timeline.turns():

@@ -9,8 +9,6 @@ from .once import once
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
-UNNAMED = "message-"
-"""Begins the id of a message that its host gave none; a number follows."""
 PINNED_ROWS = "role IN ('system', 'developer')"
 """What always stays, in the words of its index: with parameters in it no database would use that."""
 NO_SUM = "0" * 32

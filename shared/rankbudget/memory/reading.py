@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..conversation.state import Summary
-from ..conversation.stored import StoredMessages
+from ..conversation.stored import AGAIN, StoredMessages
 from ..counting.protocol import TokenCounter
 from ..errors import StoreConflictError, StoreError
 from ..messages.measure import Measure
@@ -16,19 +16,42 @@ from ..segment import Scope
 from .database import Database
 from .forms import Counts, HostForm
 from .history_tables import messages, threads
-from .thread_rows import AT_ONCE, Head, found, locked, pinned_places, rows_between, save, seal
+from .thread_rows import AT_ONCE, Head, found, locked, pinned_rows, rows_between, save, seal
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
+T = TypeVar("T")
 _PAGE = 32
 """Messages read at first; each further page has twice as many."""
 
 
 class ThreadMessages(StoredMessages):
-    """The messages of one thread as they were when it was made."""
+    """The messages of one thread as they were when it was made.
 
-    def __init__(self, database: Database, scope: Scope, name: str, form: HostForm, counts: Counts) -> None:
+    Reading one that is not held yet raises StoreConflictError where the thread was edited meanwhile.
+
+    Args:
+        database: where the thread is.
+        scope: whose it is.
+        name: what it is called.
+        form: the host whose messages are read.
+        counts: the tokens that are stored.
+        tokens: the newest messages of about so many, by the length of their texts, are read at once.
+        least: so many of the newest are read at once in any case.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        name: str,
+        form: HostForm,
+        counts: Counts,
+        *,
+        tokens: int = 0,
+        least: int = _PAGE,
+    ) -> None:
         self._database, self._scope, self._name = database, scope, name
         self._form, self._counts = form, counts
         self._read: dict[int, Any] = {}
@@ -39,7 +62,13 @@ class ThreadMessages(StoredMessages):
         self._page = _PAGE
         with database.read() as connection:
             self._head = found(connection, scope, name) or Head(0, 0, "", 0, 0, Summary())
+            self._pinned = self._hold(pinned_rows(connection, self._head))
+            self._read_ahead(connection, tokens, least)
         self.summary = self._head.summary
+
+    def again(self) -> ThreadMessages:
+        of = self._database, self._scope, self._name, self._form, self._counts
+        return ThreadMessages(*of, least=len(self._read) + self._page)
 
     # ---- a sequence ------------------------------------------------------------------------------
     def __len__(self) -> int:
@@ -76,20 +105,35 @@ class ThreadMessages(StoredMessages):
                 for first in range(start, stop, AT_ONCE)
                 for row in rows_between(connection, self._head, first, min(stop, first + AT_ONCE))
             ]
+        self._count(self._hold(rows))
+
+    def _hold(self, rows: Iterable[Any]) -> list[int]:
+        """Holds messages, and returns the places of those that are new."""
         new = [row for row in rows if row.place not in self._read]
         for row in new:
             self._read[row.place] = self._form.message(row)
             self._stored[row.place] = row, json.loads(row.counts)
-        self._count([row.place for row in new])
+        return [row.place for row in new]
+
+    def _read_ahead(self, connection: Connection, tokens: int, least: int) -> None:
+        """Reads the newest messages in the transaction that found the thread: of one state."""
+        place = len(self)
+        while place > 0 and (tokens > 0 or place > len(self) - least):
+            start = max(0, place - self._page)
+            rows = rows_between(connection, self._head, start, place)
+            self._hold(rows)
+            tokens -= sum([1 + len(row.neutral) // 4 for row in rows])
+            place, self._page = start, min(2 * self._page, AT_ONCE)
 
     # ---- what a prompt asks of it ----------------------------------------------------------------
     def pinned(self) -> list[int]:
-        with self._reading() as connection:
-            return pinned_places(connection, self._head)
+        return list(self._pinned)
 
     def roles(self, start: int, stop: int) -> list[str]:
         from sqlalchemy import select
 
+        if self._stored.keys() >= {*range(start, stop)}:
+            return [self._stored[place][0].role for place in range(start, stop)]
         table = messages()
         inside = self._mine() & (table.c.place >= start) & (table.c.place < stop)
         with self._reading() as connection:
@@ -158,15 +202,6 @@ class ThreadMessages(StoredMessages):
         with self._database.write() as connection:
             connection.execute(update, rows)
 
-    def read_ahead(self, tokens: int) -> None:
-        """Reads the newest messages at once, up to about so many tokens by the length of their texts."""
-        place = len(self)
-        while place > 0 and tokens > 0:
-            start = max(0, place - self._page)
-            self._load(range(start, place))
-            tokens -= sum([1 + len(self._stored[at][0].neutral) // 4 for at in range(start, place)])
-            place, self._page = start, min(2 * self._page, AT_ONCE)
-
     def _mine(self) -> ColumnElement[bool]:
         table = messages()
         return (table.c.thread == self._head.seq) & (table.c.place < self._head.size)
@@ -213,3 +248,11 @@ def existing(database: Database, scope: Scope) -> list[str]:
     mine = (table.c.owner == owned["owner"]) & (table.c.project == owned["project"])
     with database.read() as connection:
         return list(connection.execute(select(table.c.name).where(mine).order_by(table.c.seq)).scalars())
+
+
+def of_one_state(read: Callable[[], T]) -> T:
+    """Returns what `read` returns; where somebody edits a thread meanwhile, all is read again."""
+    for _ in range(AGAIN):
+        with suppress(StoreConflictError):
+            return read()
+    return read()

@@ -97,14 +97,14 @@ def rows_between(connection: Connection, head: Head, start: int, stop: int) -> l
     return list(connection.execute(table.select().where(inside).order_by(table.c.place)))
 
 
-def pinned_places(connection: Connection, head: Head) -> list[int]:
-    """Returns where system and developer messages are, in order."""
+def pinned_rows(connection: Connection, head: Head) -> list[Any]:
+    """Returns the rows of system and developer messages, in order."""
     from sqlalchemy import text
 
     mine = f"thread = :thread AND place < :size AND {PINNED_ROWS}"
     table = _by_index(connection, "pinned")
-    chosen = text(f"SELECT place FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
-    return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}).scalars())
+    chosen = text(f"SELECT * FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
+    return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}))
 
 
 def _by_index(connection: Connection, name: str) -> str:

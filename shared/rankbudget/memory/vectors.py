@@ -188,7 +188,8 @@ class SqlVectors:
         vector = vectors.c.vector if self.compares_itself else literal_column("1")
         known = vectors.c.seq.is_not(None).label("known")
         dates = rows.valid_from, rows.valid_to, rows.expires_at
-        found = select(rows.seq, rows.owner, rows.project, *dates, known, vector.label("vector"))
+        own = rows.seq, rows.owner, rows.project, rows.digest
+        found = select(*own, *dates, known, vector.label("vector"))
         return found.select_from(outerjoin(memories(), vectors, mine)).where(rows.seq.in_(seqs))
 
     def _take(self, row: Any) -> None:
@@ -224,9 +225,7 @@ class SqlVectors:
         if not waiting or time.monotonic() < self._resting:
             return 0
         rows = memories().c
-        wanted = select(rows.seq, rows.id, rows.text, rows.owner, rows.project).where(rows.seq.in_(waiting))
-        with self.database.read() as connection:
-            found = connection.execute(wanted).all()
+        found = self._texts(waiting)
         fresh = self._embedded(found)
         try:
             if fresh:
@@ -241,6 +240,15 @@ class SqlVectors:
             for seq in waiting:  # a row whose vector is no number is tried again when it changes
                 self.missing.pop(seq, None)
         return len(waiting)
+
+    def _texts(self, seqs: Sequence[int]) -> Sequence[Any]:
+        """Returns rows as an index needs them."""
+        from sqlalchemy import select
+
+        rows = memories().c
+        own = rows.seq, rows.id, rows.text, rows.digest, rows.owner, rows.project
+        with self.database.read() as connection:
+            return connection.execute(select(*own).where(rows.seq.in_(seqs))).all()
 
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """Returns what to write for rows, without those whose vector is no number."""

@@ -10,7 +10,8 @@ from typing import SupportsIndex
 from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
 from ..compression.truncate import truncate_text
-from ..errors import BudgetConfigError, BudgetExceededError
+from ..conversation.stored import AGAIN, StoredMessages
+from ..errors import BudgetConfigError, BudgetExceededError, StoreConflictError
 from ..messages.texts import content_text
 from ..report.report import BudgetReport
 from .fitted import fit, fit_history, verify
@@ -33,6 +34,18 @@ def plan_steps(request: PromptRequest, turn: Turn | None = None) -> Steps[Plan]:
         MessageError: a message cannot be read, or needs a repair while `strict`.
     """
     request = yield from filled_steps(request)
+    for _ in range(AGAIN):
+        try:
+            return (yield from _one_plan(request, turn))
+        except StoreConflictError:  # noqa: PERF203 - nothing was shown yet
+            if not isinstance(request.history, StoredMessages):
+                raise
+            request = replace(request, history=request.history.again())
+    return (yield from _one_plan(request, turn))
+
+
+def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
+    """Returns the plan for a request whose stores have filled their blocks."""
     inputs = read(request, turn)
     request, prices = _priced(request, inputs)
     if inputs.bare:
@@ -136,4 +149,4 @@ def _report_with(request: PromptRequest, limit: int, more: int) -> BudgetReport:
             context_window=limit + more + 2, reserve=2, safety=0, keep_band=False, max_system_ratio=None
         )
         ceiling = None
-    return drive(plan_steps(replace(request, budget=larger, ceiling=ceiling))).report
+    return drive(_one_plan(replace(request, budget=larger, ceiling=ceiling), None)).report
