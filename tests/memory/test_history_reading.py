@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import BudgetSession, Scope, fit_messages
+from rankbudget import Assembler, Block, BudgetSession, Scope, fit_messages
 from rankbudget.errors import BudgetError
 from rankbudget.memory import HistoryStore, StoredThread
 from rankbudget.testing import Application, RecordingCounter, WordCounter, applications
@@ -95,6 +95,18 @@ def test_only_what_fits_is_read_and_nothing_is_counted_again(histories: HistoryS
     assert said_unread == len(messages) - (len(report.decisions) - 1)
     assert any(f"{said_unread:,} older messages" in warning for warning in report.warnings)
     assert report.more_tokens(unread.segment_id) is None
+
+
+@pytest.mark.parametrize("as_block", [False, True])
+def test_an_assembler_reads_only_what_fits(histories: HistoryStore, as_block: bool) -> None:
+    """A conversation from a store is no list that is read whole, by its name or in a block."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append(chat(3000))
+    history = thread.conversation()
+    block: Any = [Block(name="history", messages=history)] if as_block else {"history": history}
+    report = Assembler(400, counter=WordCounter()).assemble(block, query="why?").report
+    assert len(report.decisions) < 400
+    assert [d.reason for d in report.decisions].count("not_read") == 1
 
 
 def test_a_read_costs_the_database_no_more_in_a_longer_conversation(sqlite_file: Path) -> None:

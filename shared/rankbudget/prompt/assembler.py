@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
+from ..conversation.stored import StoredMessages
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
@@ -303,6 +304,8 @@ def _block(name: Any, value: Any) -> Block:
         return Block(name=name, store=value)
     if isinstance(value, Mapping) and name in _MESSAGES and "role" in value:
         return Block(name=name, messages=[value])
+    if name == "history" and isinstance(value, StoredMessages):  # read only as far as it fits
+        return Block(name=name, messages=value)
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
         msg = f"block {name!r} must be a text, a list of texts or segments, or messages (got {value!r:.80})"
         raise BudgetConfigError(msg)
