@@ -310,7 +310,7 @@ class MemoryStore:
         """Embeds all memories that the embedding of this store has not seen, and returns how many.
 
         A search embeds some of those that it would see; after a change of `embed=`, this embeds all at once.
-        It may be stopped and called again. A vector store that cannot tell what it has gets all of them again.
+        It may be stopped and called again. A vector store that cannot tell what it has gets all again.
         """
         vectors = getattr(self.backend, "vectors", None)
         return vectors.fill() if vectors is not None else 0

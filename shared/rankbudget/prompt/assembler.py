@@ -304,15 +304,16 @@ def _block(name: Any, value: Any) -> Block:
         return Block(name=name, store=value)
     if isinstance(value, Mapping) and name in _MESSAGES and "role" in value:
         return Block(name=name, messages=[value])
-    if name == "history" and isinstance(value, StoredMessages):  # read only as far as it fits
-        return Block(name=name, messages=value)
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
         msg = f"block {name!r} must be a text, a list of texts or segments, or messages (got {value!r:.80})"
         raise BudgetConfigError(msg)
-    return _block_of_items(name, list(value))
+    return _block_of_items(name, value)
 
 
-def _block_of_items(name: str, items: list[Any]) -> Block:
+def _block_of_items(name: str, given: Iterable[Any]) -> Block:
+    if name == "history" and isinstance(given, StoredMessages):  # read only as far as it fits
+        return Block(name=name, messages=given)
+    items = list(given)
     if any(isinstance(item, Block) for item in items):
         msg = (
             f"block {name!r} must hold texts, segments or messages (got blocks). Give the blocks themselves."
