@@ -1,39 +1,51 @@
-"""Memory blocks in a request that is too long: what of them is shown beside what must stay."""
+"""Memory blocks in a finished request: where it is too long, they are planned anew with the conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakValueDictionary
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 
-from rankbudget import TokenCounter
-from rankbudget.adapters import CodecMeasure, Steps
-from rankbudget.errors import BudgetExceededError
+from rankbudget import Block, TokenBudget
+from rankbudget.adapters import CodecMeasure, Fit, Measure, PromptRequest
 
-from ._codec import CODEC, PINNED, copy_message
+from ._codec import PINNED, ChatCodec, copy_message
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeOf:
+    """What the text of memory blocks was made of, and how it is made of less."""
+
+    blocks: Sequence[Block]  # with what of them is shown
+    frames: Mapping[str, int]  # tokens around the pieces of each
+    budget: TokenBudget  # the memory's, for shares and ranks
+    notice: str | None  # the content block before the text
+    show: Callable[[Mapping[str, Fit]], str]
+
+
+_FIXED = ("system", "query")
+"""What a finished request has among its messages."""
 
 
 class Inserted(str):
-    """The text in which a memory shows its blocks; it can be made again with fewer tokens.
+    """The text in which a memory shows its blocks; it knows what it was made of.
 
     Hosts copy messages, and write them into other texts. So the text is searched for in a request while the
     memory's own message is alive. Elsewhere it is a plain text.
     """
 
-    __slots__ = ("__weakref__", "again", "counter")
+    __slots__ = ("__weakref__", "made_of")
 
-    counter: TokenCounter
-    again: Callable[[int], Steps[str]]  # takes the most tokens
+    made_of: MadeOf
 
     @classmethod
-    def of(cls, text: str, counter: TokenCounter, again: Callable[[int], Steps[str]]) -> Inserted:
+    def of(cls, text: str, made_of: MadeOf) -> Inserted:
         """Returns a text that can be made again."""
         made = cls(text)
-        made.counter, made.again = counter, again
+        made.made_of = made_of
         _ALIVE[id(made)] = made
         return made
 
@@ -47,53 +59,135 @@ class Inserted(str):
 _ALIVE: WeakValueDictionary[int, Inserted] = WeakValueDictionary()
 
 
-def with_less_memory(
-    fit: Callable[[Sequence[ChatMessage]], Steps[T]], messages: Sequence[ChatMessage]
-) -> Steps[T]:
-    """Fits a request; where what must stay is too long, memory blocks in it are planned again in less room.
+def with_blocks(
+    request: PromptRequest,
+    fits: Callable[[Measure], bool],
+    codec_of: Callable[[Sequence[ChatMessage]], ChatCodec],
+) -> PromptRequest:
+    """Returns a finished request that is too long with its memory blocks beside the conversation, not in it.
 
-    A memory does not see what agents and engines add: system prompt, tools, a template.
+    A memory plans before it knows what agents and engines add: system prompt, tools, steps, a template. In a
+    message its blocks would always stay. Here one plan of all says what of them does, as their ranks say.
     """
-    first = True
-    while True:
-        try:
-            return (yield from fit(messages))
-        except BudgetExceededError as error:  # noqa: PERF203 - it is tried once or twice
-            shorter = yield from _shorter(messages, error.needed - error.limit, first=first)
-            if shorter is None:
-                raise
-            messages, first = shorter, False
+    given: Sequence[ChatMessage] = request.history or ()
+    apart = _Apart.of(given) if _ALIVE else None
+    if apart is None:
+        return request
+    measure = request.measure if request.measure is not None else _CountedOnce(request)
+    if fits(measure):
+        return replace(request, measure=measure)
+    codec, made_of, outer = codec_of(apart.others), apart.text.made_of, request.render
+
+    def render(kept: Mapping[str, Fit], history: list[Any]) -> Sequence[Any]:
+        shown = apart.put(history, made_of.show(kept), codec)
+        return shown if outer is None else outer({}, shown)
+
+    return replace(
+        request,
+        budget=made_of.budget,
+        codec=codec,
+        measure=measure,
+        history=apart.others,
+        blocks=made_of.blocks,
+        frames=made_of.frames,
+        render=render,
+        sources=frozenset(["history", *(block.name for block in made_of.blocks)]),
+        repeatable=False,  # with more room the memory would show other texts
+    )
 
 
-def _shorter(messages: Sequence[ChatMessage], over: int, *, first: bool) -> Steps[list[ChatMessage] | None]:
-    """Returns a request with `over` tokens less of memory blocks; None where there is nothing to cut."""
-    found = _found(messages)
-    if found is None:
-        return None
-    at, place, text = found
-    tokens = text.counter.count(text)
-    room = tokens - max(1, over)
-    if first:  # the conversation has what it needs, up to half of what the blocks have left
-        others = [m for m in messages[:-1] if m.role not in PINNED]
-        room = max(room // 2, room - CodecMeasure(CODEC, text.counter).group(others))
-    less = yield from text.again(max(0, room))
-    if text.counter.count(less) >= tokens:
-        return None
-    edited = copy_message(messages[at])
-    block: Any = edited.blocks[place]
-    block.text = less if block.text == text else block.text.replace(text, less)
-    if not block.text:
-        del edited.blocks[place]
-    return [*messages[:at], *([edited] if edited.blocks else []), *messages[at + 1 :]]
+def budget_within(room: int, memory: TokenBudget) -> TokenBudget:
+    """Returns a budget with shares and ranks of a memory's for a request, whose limit leaves all else free."""
+    sizes, left = dict[str, int](), room
+    for name in sorted(memory.sizes, key=memory.rank_of):
+        if name not in _FIXED:
+            sizes[name] = min(memory.sizes[name], left)
+            left -= sizes[name]
+    free = {"reserve": 0, "safety": 0, "keep_band": False, "max_system_ratio": None}
+    return memory.replace(context_window=room, sizes=sizes, **free)
+
+
+class _CountedOnce(CodecMeasure):
+    """Counts each message of a request once, however often it is looked at."""
+
+    def __init__(self, request: PromptRequest) -> None:
+        super().__init__(request.codec, request.counter, request.tools)
+        self._known: dict[int, tuple[ChatMessage, int]] = {}
+
+    def group(self, messages: Sequence[ChatMessage]) -> int:
+        total = 0
+        for message in messages:
+            if id(message) not in self._known:
+                self._known[id(message)] = message, super().group([message])
+            total += self._known[id(message)][1]
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """The text of memory blocks in a request, and the request without it."""
+
+    text: Inserted
+    at: int  # its message
+    place: int  # its content block
+    message: ChatMessage
+    bare: ChatMessage | None  # the message without it; None where nothing is left
+    others: list[ChatMessage]
+
+    @classmethod
+    def of(cls, messages: Sequence[ChatMessage]) -> _Apart | None:
+        found = _found(messages)
+        if found is None:
+            return None
+        at, place, text = found
+        bare = copy_message(messages[at])
+        blocks: list[Any] = bare.blocks
+        blocks[place].text = blocks[place].text.replace(text, "")
+        if not blocks[place].text:
+            del blocks[_first(messages[at], place, text) : place + 1]
+        kept = bare if blocks else None
+        others = [*messages[:at], *([] if kept is None else [kept]), *messages[at + 1 :]]
+        return cls(text, at, place, messages[at], kept, others)
+
+    def put(self, history: Sequence[ChatMessage], shown: str, codec: ChatCodec) -> list[ChatMessage]:
+        """Returns what is kept of the conversation with what is shown of the blocks in their place."""
+        messages = list(history)
+        if not shown:
+            return messages
+        made = copy_message(self.message)
+        block: Any = made.blocks[self.place]
+        block.text = shown if block.text == self.text else block.text.replace(self.text, shown)
+        at = next((i for i, m in enumerate(messages) if m is self.bare), None)
+        if at is not None:
+            messages[at] = made
+            return messages
+        # All of the message, or of a question that was shortened.
+        made.blocks = made.blocks[_first(self.message, self.place, self.text) : self.place + 1]
+        if made.role == MessageRole.USER:
+            asked = [i for i, m in enumerate(messages) if codec.role(m) == "user"]
+            messages.insert(asked[-1] if asked else len(messages), made)
+        else:
+            leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
+            messages.insert(min(self.at, leading), made)
+        return messages
+
+
+def _first(message: ChatMessage, place: int, text: Inserted) -> int:
+    """Returns the place of the notice before a text, or its own where it has none."""
+    before = message.blocks[place - 1] if place else None
+    notice = text.made_of.notice
+    return place - 1 if notice and isinstance(before, TextBlock) and before.text == notice else place
 
 
 def _found(messages: Sequence[ChatMessage]) -> tuple[int, int, Inserted] | None:
     """Returns where a memory's text is in a request: message, block, and the text as it was made."""
+    texts = [
+        (at, place, block.text)
+        for at, message in enumerate(messages)
+        for place, block in enumerate(message.blocks)
+        if isinstance(block, TextBlock)
+    ]
+    own = ((at, place, _ALIVE[id(text)]) for at, place, text in texts if id(text) in _ALIVE)
     alive = list(_ALIVE.values())
-    for at, message in enumerate(messages):
-        for place, block in enumerate(message.blocks):
-            if isinstance(block, TextBlock):
-                text = next((made for made in alive if made in block.text), None)
-                if text is not None:
-                    return at, place, text
-    return None
+    written = ((at, place, made) for at, place, text in texts for made in alive if made in text)
+    return next(own, None) or next(written, None)

@@ -19,19 +19,15 @@ from rankbudget.adapters import (
     Fit,
     PromptRequest,
     Shown,
-    Steps,
     escape_text,
-    plain_budget,
-    plan_steps,
     render_block,
     tag_name,
     wrapper_of,
 )
-from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, PINNED, copy_message, defused
+from ._codec import PINNED, copy_message, defused
 from ._convert import measured, media_cost
-from ._inserted import Inserted
+from ._inserted import Inserted, MadeOf
 from .blocks import BudgetMemoryBlock, question_of, score_of
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
@@ -132,31 +128,17 @@ class Rendering:
 
     def _made_again(self, text: str, kept: Mapping[str, Fit], request: PromptRequest) -> Inserted:
         """Returns the blocks' text, which a request without room for it shows with fewer tokens."""
-        blocks = [block for block in map(_left_of, self.parts, repeat(kept)) if block.segments]
         asked = request.question_text or question_of(list(request.history or ()))
-        bare = replace(self, request=None)
+        blocks = [block for block in map(_left_of, self.parts, repeat(kept), repeat(asked)) if block.segments]
 
-        def again(most: int) -> Steps[str]:
-            smaller = PromptRequest(
-                budget=plain_budget(max(1, most)).replace(safety=0),  # the limit leaves it free
-                counter=request.counter,
-                codec=CODEC,
-                blocks=blocks,
-                question_text=asked,
-                asked_elsewhere=True,
-                sources=frozenset(block.name for block in blocks),
-                render=lambda kept, _: bare(kept, []),
-                frames=request.frames,
-            )
-            try:
-                plan = yield from plan_steps(smaller)
-            except BudgetExceededError as error:  # what is pinned stays
-                budget = plain_budget(error.needed).replace(safety=0)
-                plan = yield from plan_steps(replace(smaller, budget=budget))
-            content, _ = self._content(plan.kept)
+        def show(kept: Mapping[str, Fit]) -> str:
+            content, _ = self._content(kept)
             return content[-1].text if content else ""
 
-        return Inserted.of(defused(text), request.counter, again)
+        made_of = MadeOf(
+            blocks=blocks, frames=request.frames, budget=request.budget, notice=self.memory.notice, show=show
+        )
+        return Inserted.of(defused(text), made_of)
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
         # Providers take media in user messages only; OpenAI's integration leaves them out of others.
@@ -174,11 +156,11 @@ class Rendering:
             messages[at] = _with_blocks(messages[at], before=content)
 
 
-def _left_of(part: Part, kept: Mapping[str, Fit]) -> Block:
+def _left_of(part: Part, kept: Mapping[str, Fit], asked: str) -> Block:
     """Returns a block with what is shown of it: no text of another conversation may come in its place."""
     pieces = kept[part.block.name].pieces if part.block.name in kept else ()
     segments = tuple(replace(p.segment, text=p.rendition.text) for p in pieces if p.segment.source is None)
-    return replace(part.block, segments=segments, size=None)
+    return replace(part.block, segments=segments, query=asked or None)
 
 
 def for_engines(message: ChatMessage, counter: TokenCounter) -> ChatMessage:

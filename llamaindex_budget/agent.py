@@ -14,12 +14,12 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, Steps, adrive, plan_steps, typed_errors
+from rankbudget.adapters import adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
-from ._inserted import with_less_memory
+from ._inserted import with_blocks
 from ._options import by_name, check_part
 from ._sharing import budget_for, budget_of
 from .model import budget_model
@@ -76,15 +76,13 @@ class BudgetFunctionAgent(FunctionAgent):
         schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
         cut = "fill" if run is not None else None
 
-        def planned(given: Sequence[ChatMessage]) -> Steps[Plan]:
-            request = session.request(
-                given, tools=schemas, sources=frozenset({"history"}), cut=cut, sent=True
-            )
-            return plan_steps(request) if run is None else session.plan_steps(request)
-
-        plan = await adrive(with_less_memory(planned, messages))
+        sources = frozenset({"history"})
+        request = session.request(messages, tools=schemas, measure=None, sources=sources, cut=cut, sent=True)
+        limit = request.budget.limit(band=request.counter.band)
+        request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: CODEC)
+        plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
         send_report(plan.report)
-        return list(plan.history)
+        return list(plan.messages)
 
     def _session(self) -> BudgetSession:
         budget = budget_of(self.budget, self.llm, None) or budget_for(self.llm)

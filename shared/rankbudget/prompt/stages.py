@@ -56,7 +56,7 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
     fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
     window, timeline = request.budget.context_window, inputs.timeline
     # The same call again is another fit where a session or a summarizer remembers this one.
-    repeatable = request.summarizer is None and (timeline is None or not timeline.thread.remembers)
+    remembers = request.summarizer is not None or (timeline is not None and timeline.thread.remembers)
     again = partial(_report_with, request, prices.limit)
     report = BudgetReport(
         limit=prices.limit,
@@ -70,7 +70,7 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
         model=request.budget.model,
         covers=request.covers,
         later=partial(contents, request, inputs, prices, rendered),
-        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
+        needs=partial(needs, request, inputs, prices, fitted, again) if request.repeatable and not remembers else None,
         pieces=partial(known_pieces, request, inputs, prices, fitted),
     )
     return Plan(
