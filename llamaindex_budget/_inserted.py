@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
 from rankbudget import Block, TokenBudget
 from rankbudget.adapters import CodecMeasure, Fit, Measure, PromptRequest
@@ -76,7 +76,7 @@ def with_blocks(
     measure = request.measure if request.measure is not None else _CountedOnce(request)
     if fits(measure):
         return replace(request, measure=measure)
-    codec, made_of, outer = codec_of(apart.others), apart.text.made_of, request.render
+    codec, made_of, outer = codec_of(apart.history), apart.text.made_of, request.render
 
     def render(kept: Mapping[str, Fit], history: list[Any]) -> Sequence[Any]:
         shown = apart.put(history, made_of.show(kept), codec)
@@ -87,11 +87,13 @@ def with_blocks(
         budget=made_of.budget,
         codec=codec,
         measure=measure,
-        history=apart.others,
+        system=[message for message in apart.front if message.blocks],
+        history=apart.history,
         blocks=made_of.blocks,
         frames=made_of.frames,
         render=render,
         sources=frozenset(["history", *(block.name for block in made_of.blocks)]),
+        cut="fill",  # what comes before it changes with every step
         repeatable=False,  # with more room the memory would show other texts
     )
 
@@ -128,11 +130,11 @@ class _Apart:
     """The text of memory blocks in a request, and the request without it."""
 
     text: Inserted
-    at: int  # its message
     place: int  # its content block
     message: ChatMessage
-    bare: ChatMessage | None  # the message without it; None where nothing is left
-    others: list[ChatMessage]
+    bare: ChatMessage  # the message without it
+    front: list[ChatMessage]  # system messages before the conversation
+    history: list[ChatMessage]
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage]) -> _Apart | None:
@@ -145,30 +147,25 @@ class _Apart:
         blocks[place].text = blocks[place].text.replace(text, "")
         if not blocks[place].text:
             del blocks[_first(messages[at], place, text) : place + 1]
-        kept = bare if blocks else None
-        others = [*messages[:at], *([] if kept is None else [kept]), *messages[at + 1 :]]
-        return cls(text, at, place, messages[at], kept, others)
+        others = [*messages[:at], bare, *messages[at + 1 :]]
+        first = next((i for i, m in enumerate(others) if m.role not in PINNED), len(others))
+        history = [message for message in others[first:] if message.blocks or message is not bare]
+        return cls(text, place, messages[at], bare, others[:first], history)
 
     def put(self, history: Sequence[ChatMessage], shown: str, codec: ChatCodec) -> list[ChatMessage]:
         """Returns what is kept of the conversation with what is shown of the blocks in their place."""
-        messages = list(history)
+        messages, made = [*self.front, *history], copy_message(self.message)
         if not shown:
-            return messages
-        made = copy_message(self.message)
+            return [message for message in messages if message.blocks or message is not self.bare]
         block: Any = made.blocks[self.place]
         block.text = shown if block.text == self.text else block.text.replace(self.text, shown)
-        at = next((i for i, m in enumerate(messages) if m is self.bare), None)
+        at = next((i for i, message in enumerate(messages) if message is self.bare), None)
         if at is not None:
             messages[at] = made
-            return messages
-        # All of the message, or of a question that was shortened.
-        made.blocks = made.blocks[_first(self.message, self.place, self.text) : self.place + 1]
-        if made.role == MessageRole.USER:
-            asked = [i for i, m in enumerate(messages) if codec.role(m) == "user"]
+        else:  # all of a user's message, or of a question that was shortened
+            made.blocks = made.blocks[_first(self.message, self.place, self.text) : self.place + 1]
+            asked = [i for i, message in enumerate(messages) if codec.role(message) == "user"]
             messages.insert(asked[-1] if asked else len(messages), made)
-        else:
-            leading = next((i for i, m in enumerate(messages) if m.role not in PINNED), len(messages))
-            messages.insert(min(self.at, leading), made)
         return messages
 
 
