@@ -26,6 +26,7 @@ class MadeOf:
     show: Callable[[Mapping[str, Fit]], str]
 
 
+_START = 16
 _FIXED = ("system", "query")
 """What a finished request has among its messages."""
 
@@ -71,7 +72,7 @@ def with_blocks(
     """
     given: Sequence[ChatMessage] = request.history or ()
     apart = _Apart.of(given) if _ALIVE else None
-    if apart is None:
+    if apart is None or not apart.history:
         return request
     measure = request.measure if request.measure is not None else _CountedOnce(request)
     if fits(measure):
@@ -186,5 +187,7 @@ def _found(messages: Sequence[ChatMessage]) -> tuple[int, int, Inserted] | None:
     ]
     own = ((at, place, _ALIVE[id(text)]) for at, place, text in texts if id(text) in _ALIVE)
     alive = list(_ALIVE.values())
-    written = ((at, place, made) for at, place, text in texts for made in alive if made in text)
+    starts = {made[:_START] for made in alive}  # many memories use one template
+    may_hold = [one for one in texts if any(start in one[2] for start in starts)]
+    written = ((at, place, made) for at, place, text in may_hold for made in alive if made in text)
     return next(own, None) or next(written, None)

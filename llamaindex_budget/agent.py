@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -73,16 +74,24 @@ class BudgetFunctionAgent(FunctionAgent):
         """
         run = _run.get()
         session = run or self._session()
-        schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
-        cut = "fill" if run is not None else None
-
-        sources = frozenset({"history"})
-        request = session.request(messages, tools=schemas, measure=None, sources=sources, cut=cut, sent=True)
-        limit = request.budget.limit(band=request.counter.band)
+        request = session.request(
+            messages,
+            tools=[tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None,
+            measure=None,
+            sources=frozenset({"history"}),
+            cut="fill" if run is not None else None,
+            sent=True,
+        )
+        budget = request.budget
+        limit = budget.limit(band=request.counter.band)
         request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: CODEC)
+        request = replace(request, budget=budget)
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
-        send_report(plan.report)
-        return list(plan.messages)
+        kept = plan.messages
+        # Of a request that is cut here, a bounded LLM sees only what is left.
+        told = None if list(map(id, kept)) == list(map(id, messages)) else self.llm
+        send_report(plan.report, getattr(told, "request_on_report", None))
+        return list(kept)
 
     def _session(self) -> BudgetSession:
         budget = budget_of(self.budget, self.llm, None) or budget_for(self.llm)

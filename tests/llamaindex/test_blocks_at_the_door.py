@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, CompletionResponse
-from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.tools import FunctionTool
@@ -233,3 +233,20 @@ def test_a_prompt_that_is_one_text_gives_up_blocks_only(insert: InsertMethod) ->
     small: Any = budget_model(played, max_tokens=100, counter=CL100K)
     with pytest.raises(BudgetExceededError, match="at most 100 tokens"):
         small.complete(text)
+
+
+@pytest.mark.parametrize("agent", [FunctionAgent, BudgetFunctionAgent])
+async def test_a_callback_is_told_what_any_agent_cuts(agent: Any) -> None:
+    """Whether the agent or the bounded LLM cuts a request, `on_report` is told of each message that was cut."""
+    told: list[Any] = []
+    case = _Case(random.Random(5), 3000)
+    case.agent, case.documents, case.project, case.chat = agent, [_text(300, 20)], "", []
+    case.results = [_text(200, 1400), _text(201, 1400), _text(202, 1400)]
+    steps, answers = [calls(f"c{i}") for i in range(3)], iter(case.results)
+    played = PlayLLM(window=100_000, steps=steps)
+    llm: Any = budget_model(played, max_tokens=3000, counter=CL100K, on_report=told.append)
+    tool = FunctionTool.from_defaults(lambda q: next(answers), name="search", description="Searches.")
+    made = agent(llm=llm, tools=[tool], system_prompt=RULE, streaming=False)
+    await made.run(user_msg=QUESTION, memory=case.memory(llm))
+    shortened = {d.before for report in told for d in report.decisions if d.action == "truncated"}
+    assert {size for size in shortened if size > 1000}
