@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
 from rankbudget import Block, TokenBudget
-from rankbudget.adapters import CodecMeasure, Fit, Measure, PromptRequest
+from rankbudget.adapters import CodecMeasure, Fit, Measure, PromptRequest, plain_budget
 
 from ._codec import PINNED, ChatCodec, copy_message
 
@@ -26,9 +26,11 @@ class MadeOf:
     show: Callable[[Mapping[str, Fit]], str]
 
 
-_START = 16
+_SHARES = ("ratios", "ranks", "surplus", "preset")
 _FIXED = ("system", "query")
 """What a finished request has among its messages."""
+_START = 16
+"""Characters of a memory's text that are looked for first."""
 
 
 class Inserted(str):
@@ -99,15 +101,16 @@ def with_blocks(
     )
 
 
-def budget_within(room: int, memory: TokenBudget) -> TokenBudget:
-    """Returns a budget with shares and ranks of a memory's for a request, whose limit leaves all else free."""
+def budget_within(room: int, request: PromptRequest) -> TokenBudget:
+    """Returns the budget of a finished request, whose limit leaves all else free; blocks keep their shares."""
+    plain, given = plain_budget(max(1, room)).replace(safety=0), request.budget
+    if not request.blocks:
+        return plain
     sizes, left = dict[str, int](), room
-    for name in sorted(memory.sizes, key=memory.rank_of):
-        if name not in _FIXED:
-            sizes[name] = min(memory.sizes[name], left)
-            left -= sizes[name]
-    free = {"reserve": 0, "safety": 0, "keep_band": False, "max_system_ratio": None}
-    return memory.replace(context_window=room, sizes=sizes, **free)
+    for name in sorted(set(given.sizes).difference(_FIXED), key=given.rank_of):
+        sizes[name] = min(given.sizes[name], left)
+        left -= sizes[name]
+    return plain.replace(sizes=sizes, **{name: getattr(given, name) for name in _SHARES})
 
 
 class _CountedOnce(CodecMeasure):
@@ -187,7 +190,7 @@ def _found(messages: Sequence[ChatMessage]) -> tuple[int, int, Inserted] | None:
     ]
     own = ((at, place, _ALIVE[id(text)]) for at, place, text in texts if id(text) in _ALIVE)
     alive = list(_ALIVE.values())
-    starts = {made[:_START] for made in alive}  # many memories use one template
+    starts = {made[:_START] for made in alive}  # those of many memories are the same
     may_hold = [one for one in texts if any(start in one[2] for start in starts)]
     written = ((at, place, made) for at, place, text in may_hold for made in alive if made in text)
     return next(own, None) or next(written, None)

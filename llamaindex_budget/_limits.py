@@ -189,9 +189,7 @@ class Door:
         needed = room = limit
         for _ in range(_ROUNDS):
             # System messages of a finished request hold nodes, too; the limit leaves the band free.
-            most = max(1, room)
-            plain = plain_budget(most).replace(safety=0)
-            request = replace(whole, budget=budget_within(most, whole.budget) if whole.blocks else plain)
+            request = replace(whole, budget=budget_within(room, whole))
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
@@ -266,24 +264,26 @@ class Door:
         def tokens(given: Sequence[ChatMessage]) -> int:
             return self._text_tokens("\n".join([message.content or "" for message in given]), tools)
 
-        def fits(_: Measure) -> bool:
-            return tokens(messages) <= limit
-
-        measure = ListMeasure(tokens)
-        whole = PromptRequest(
-            budget=TokenBudget(), counter=self.counter, codec=CODEC, measure=measure, history=messages
-        )
-        request = with_blocks(whole, fits, lambda _: CODEC)
-        if not request.blocks:
-            if not fits(measure):
-                raise _too_long(limit, tokens(messages), self._asked_answer(arguments))
+        needed = tokens(messages)
+        if needed <= limit:
             return messages
-        try:
-            plan = yield from plan_steps(replace(request, budget=budget_within(limit, request.budget)))
-        except BudgetExceededError as error:
-            raise _too_long(limit, error.needed, self._asked_answer(arguments)) from error
-        send_report(plan.report, self.limits.on_report)
-        return plan.messages
+        request = PromptRequest(
+            budget=TokenBudget(),
+            counter=self.counter,
+            codec=CODEC,
+            measure=ListMeasure(tokens),
+            history=messages,
+        )
+        request = with_blocks(request, lambda _: False, lambda _: CODEC)
+        if request.blocks:
+            try:
+                plan = yield from plan_steps(replace(request, budget=budget_within(limit, request)))
+            except BudgetExceededError as error:
+                needed = error.needed
+            else:
+                send_report(plan.report, self.limits.on_report)
+                return plan.messages
+        raise _too_long(limit, needed, self._asked_answer(arguments))
 
     def _asked_answer(self, arguments: Mapping[str, Any]) -> str:
         """Returns what an error says of the answer that a request asks for, "" where it takes no room."""
