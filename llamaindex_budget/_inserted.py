@@ -20,10 +20,12 @@ class MadeOf:
     """What the text of memory blocks was made of, and how it is made of less."""
 
     blocks: Sequence[Block]  # with what of them is shown
+    beside: Mapping[str, int]  # tokens of media by the id of their segment
     frames: Mapping[str, int]  # tokens around the pieces of each
     budget: TokenBudget  # the memory's, for shares and ranks
     notice: str | None  # the content block before the text
-    show: Callable[[Mapping[str, Fit]], str]
+    size: int  # content blocks from the text on: media and the texts between them
+    show: Callable[[Mapping[str, Fit]], list[Any]]  # such content blocks
 
 
 _SHARES = ("ratios", "ranks", "surplus", "preset")
@@ -34,7 +36,7 @@ _START = 16
 
 
 class Inserted(str):
-    """The text in which a memory shows its blocks; it knows what it was made of.
+    """The first text in which a memory shows its blocks; it knows what they were made of.
 
     Hosts copy messages, and write them into other texts. So the text is searched for in a request while the
     memory's own message is alive. Elsewhere it is a plain text.
@@ -93,6 +95,7 @@ def with_blocks(
         system=[message for message in apart.front if message.blocks],
         history=apart.history,
         blocks=made_of.blocks,
+        beside=made_of.beside,
         frames=made_of.frames,
         render=render,
         sources=frozenset(["history", *(block.name for block in made_of.blocks)]),
@@ -131,12 +134,13 @@ class _CountedOnce(CodecMeasure):
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """The text of memory blocks in a request, and the request without it."""
+    """The memory blocks in a request, and the request without them."""
 
     text: Inserted
-    place: int  # its content block
-    message: ChatMessage
-    bare: ChatMessage  # the message without it
+    message: ChatMessage  # that shows them
+    start: int  # its content blocks that do
+    stop: int
+    bare: ChatMessage  # the message without them
     front: list[ChatMessage]  # system messages before the conversation
     history: list[ChatMessage]
 
@@ -145,39 +149,42 @@ class _Apart:
         found = _found(messages)
         if found is None:
             return None
-        at, place, text = found
-        bare = copy_message(messages[at])
+        at, start, text = found
+        stop, message, bare = start + 1, messages[at], copy_message(messages[at])
         blocks: list[Any] = bare.blocks
-        blocks[place].text = blocks[place].text.replace(text, "")
-        if not blocks[place].text:
-            del blocks[_first(messages[at], place, text) : place + 1]
+        if blocks[start].text == text:
+            stop = start + text.made_of.size
+            start -= bool(start) and getattr(blocks[start - 1], "text", "") == text.made_of.notice
+            del blocks[start:stop]
+        else:  # the host wrote it into a text of its own
+            blocks[start].text = blocks[start].text.replace(text, "")
         others = [*messages[:at], bare, *messages[at + 1 :]]
         first = next((i for i, m in enumerate(others) if m.role not in PINNED), len(others))
-        history = [message for message in others[first:] if message.blocks or message is not bare]
-        return cls(text, place, messages[at], bare, others[:first], history)
+        history = [m for m in others[first:] if m.blocks or m is not bare]
+        return cls(text, message, start, stop, bare, others[:first], history)
 
-    def put(self, history: Sequence[ChatMessage], shown: str, codec: ChatCodec) -> list[ChatMessage]:
+    def put(self, history: Sequence[ChatMessage], shown: list[Any], codec: ChatCodec) -> list[ChatMessage]:
         """Returns what is kept of the conversation with what is shown of the blocks in their place."""
         messages, made = [*self.front, *history], copy_message(self.message)
         if not shown:
             return [message for message in messages if message.blocks or message is not self.bare]
-        block: Any = made.blocks[self.place]
-        block.text = shown if block.text == self.text else block.text.replace(self.text, shown)
+        made.blocks[self.start : self.stop] = content = self._showing(shown)
         at = next((i for i, message in enumerate(messages) if message is self.bare), None)
         if at is not None:
             messages[at] = made
         else:  # all of a user's message, or of a question that was shortened
-            made.blocks = made.blocks[_first(self.message, self.place, self.text) : self.place + 1]
+            made.blocks = content
             asked = [i for i, message in enumerate(messages) if codec.role(message) == "user"]
             messages.insert(asked[-1] if asked else len(messages), made)
         return messages
 
-
-def _first(message: ChatMessage, place: int, text: Inserted) -> int:
-    """Returns the place of the notice before a text, or its own where it has none."""
-    before = message.blocks[place - 1] if place else None
-    notice = text.made_of.notice
-    return place - 1 if notice and isinstance(before, TextBlock) and before.text == notice else place
+    def _showing(self, shown: list[Any]) -> list[Any]:
+        """Returns the content blocks that show less, with the notice or the host's own words around them."""
+        blocks: list[Any] = self.message.blocks
+        first, *rest = blocks[self.start : self.stop]
+        if first.text == self.text:
+            return shown
+        return [first, *shown] if rest else [TextBlock(text=first.text.replace(self.text, shown[0].text))]
 
 
 def _found(messages: Sequence[ChatMessage]) -> tuple[int, int, Inserted] | None:

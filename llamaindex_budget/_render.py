@@ -122,23 +122,32 @@ class Rendering:
         if not shown:
             return [], front
         notice, written = self.memory.notice, _written(self.memory.memory_blocks_template, shown)
-        if self.request is not None and len(written) == 1 and isinstance(written[0], TextBlock):
-            written[0].text = self._made_again(written[0].text, kept, self.request)
+        if self.request is not None and isinstance(written[0], TextBlock):
+            written[0].text = self._made_again(written, kept, self.request)
         return [*([TextBlock(text=notice)] if notice else ()), *written], front
 
-    def _made_again(self, text: str, kept: Mapping[str, Fit], request: PromptRequest) -> Inserted:
-        """Returns the blocks' text, which a request without room for it shows with fewer tokens."""
+    def _made_again(
+        self, written: Sequence[Any], kept: Mapping[str, Fit], request: PromptRequest
+    ) -> Inserted:
+        """Returns the blocks' first text, by which a request without room for all of it shows less."""
         asked = request.question_text or question_of(list(request.history or ()))
         blocks = [block for block in map(_left_of, self.parts, repeat(kept), repeat(asked)) if block.segments]
 
-        def show(kept: Mapping[str, Fit]) -> str:
+        def show(kept: Mapping[str, Fit]) -> list[Any]:
             content, _ = self._content(kept)
-            return content[-1].text if content else ""
+            shown = content[1:] if self.memory.notice else content
+            return for_engines(ChatMessage(role=MessageRole.USER, blocks=shown), request.counter).blocks
 
         made_of = MadeOf(
-            blocks=blocks, frames=request.frames, budget=request.budget, notice=self.memory.notice, show=show
+            blocks=blocks,
+            beside=request.beside,
+            frames=request.frames,
+            budget=request.budget,
+            notice=self.memory.notice,
+            size=len(written),
+            show=show,
         )
-        return Inserted.of(defused(text), made_of)
+        return Inserted.of(defused(written[0].text), made_of)
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
         # Providers take media in user messages only; OpenAI's integration leaves them out of others.
@@ -159,7 +168,8 @@ class Rendering:
 def _left_of(part: Part, kept: Mapping[str, Fit], asked: str) -> Block:
     """Returns a block with what is shown of it: no text of another conversation may come in its place."""
     pieces = kept[part.block.name].pieces if part.block.name in kept else ()
-    segments = tuple(replace(p.segment, text=p.rendition.text) for p in pieces if p.segment.source is None)
+    shown = [p for p in pieces if not isinstance(p.segment.source, ChatMessage)]
+    segments = tuple(replace(p.segment, text=p.rendition.text) for p in shown)
     return replace(part.block, segments=segments, query=asked or None)
 
 

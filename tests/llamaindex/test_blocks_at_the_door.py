@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage, CompletionResponse
+from llama_index.core.base.llms.types import ChatMessage, CompletionResponse, ImageBlock
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.memory.memory import InsertMethod
@@ -20,6 +20,7 @@ from llamaindex_budget import (
     BudgetEvent,
     BudgetFunctionAgent,
     BudgetMemory,
+    BudgetMemoryBlock,
     KnowledgeMemoryBlock,
     ProjectMemoryBlock,
     budget_model,
@@ -64,6 +65,7 @@ class _Case:
         size = drawn.randint(10, 150)
         self.documents = [_text(300 + i, size) for i in range(int(limit * drawn.uniform(0.3, 3)) // size)]
         self.project = drawn.choice(["", _text(299, limit // 20)])
+        self.pictures = list[Any]()
         self.insert = drawn.choice(list(InsertMethod))
         self.agent: Any = drawn.choice([FunctionAgent, BudgetFunctionAgent])
 
@@ -75,6 +77,8 @@ class _Case:
 
     def blocks(self) -> list[Any]:
         found: list[Any] = [KnowledgeMemoryBlock(read=lambda _: list(self.documents))]
+        if self.pictures:
+            found += [BudgetMemoryBlock(name="album", read=lambda _: [_text(298, 60), *self.pictures])]
         return [*found, ProjectMemoryBlock(text=self.project)] if self.project else found
 
     def memory(self, llm: Any) -> BudgetMemory:
@@ -135,6 +139,24 @@ async def test_a_larger_limit_keeps_no_less_of_the_conversation(seed: int, limit
     small = case.whole([str(m.content) for m in await case.sent(limit)])
     large = case.whole([str(m.content) for m in await case.sent(int(limit * (1 + more)))])
     assert small <= large
+
+
+@draws(asynchronous=True)
+@given(
+    seed=st.integers(0, 10**6),
+    limit=st.sampled_from([2000, 4000]),
+    pictures=st.integers(1, 3),
+    more=st.floats(0.3, 1),
+)
+async def test_blocks_with_pictures_give_way_too(seed: int, limit: int, pictures: int, more: float) -> None:
+    """Where a block has pictures between the texts, an agent with a system prompt is not refused; what is sent of the conversation grows with the limit."""
+    case = _Case(random.Random(seed), limit)
+    case.pictures = [ImageBlock(url=f"https://example.org/{i}.png", detail="low") for i in range(pictures)]
+    small = case.whole([str(m.content) for m in await case.sent(limit)])
+    sent = await case.sent(int(limit * (1 + more)))
+    assert small <= case.whole([str(m.content) for m in sent])
+    addresses = {str(b.url) for m in sent for b in m.blocks if isinstance(b, ImageBlock)}
+    assert addresses <= {str(picture.url) for picture in case.pictures}
 
 
 class _Events(BaseEventHandler):
