@@ -70,7 +70,9 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
         model=request.budget.model,
         covers=request.covers,
         later=partial(contents, request, inputs, prices, rendered),
-        needs=partial(needs, request, inputs, prices, fitted, again) if request.repeatable and not remembers else None,
+        needs=partial(needs, request, inputs, prices, fitted, again)
+        if request.repeatable and not remembers
+        else None,
         pieces=partial(known_pieces, request, inputs, prices, fitted),
     )
     return Plan(
