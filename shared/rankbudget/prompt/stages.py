@@ -56,7 +56,8 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
     fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
     window, timeline = request.budget.context_window, inputs.timeline
     # The same call again is another fit where a session or a summarizer remembers this one.
-    remembers = request.summarizer is not None or (timeline is not None and timeline.thread.remembers)
+    remembers = timeline is not None and timeline.thread.remembers
+    repeatable = request.repeatable and request.summarizer is None and not remembers
     again = partial(_report_with, request, prices.limit)
     report = BudgetReport(
         limit=prices.limit,
@@ -70,9 +71,7 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
         model=request.budget.model,
         covers=request.covers,
         later=partial(contents, request, inputs, prices, rendered),
-        needs=partial(needs, request, inputs, prices, fitted, again)
-        if request.repeatable and not remembers
-        else None,
+        needs=partial(needs, request, inputs, prices, fitted, again) if repeatable else None,
         pieces=partial(known_pieces, request, inputs, prices, fitted),
     )
     return Plan(
