@@ -14,6 +14,8 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from rankbudget import BudgetReport, BudgetSession, TokenBudget, TokenCounter
 from rankbudget.adapters import (
     CodecMeasure,
+    ListMeasure,
+    Measure,
     PromptRequest,
     Steps,
     fair_level,
@@ -30,7 +32,7 @@ from ._clear_calls import with_clear_calls
 from ._codec import CODEC, check_messages
 from ._counters import ANSWERS, answer_in, answer_of, counter_of, facts_of, known_window
 from ._events import send_report
-from ._inserted import with_less_memory
+from ._inserted import budget_within, with_blocks
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
@@ -163,7 +165,7 @@ class Door:
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
         try:
-            kept = yield from with_less_memory(lambda given: self._fit_steps(given, arguments), messages)
+            kept = yield from self._fit_steps(messages, arguments)
         except MessageError as error:
             raise RequestMessageError(str(error)) from error
         self._learn(messages, arguments)
@@ -187,7 +189,7 @@ class Door:
         needed = room = limit
         for _ in range(_ROUNDS):
             # System messages of a finished request hold nodes, too; the limit leaves the band free.
-            request = replace(whole, budget=plain_budget(max(1, room)).replace(safety=0))
+            request = replace(whole, budget=budget_within(room, whole))
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
@@ -198,7 +200,8 @@ class Door:
                 needed = self._text_tokens(plan.messages, whole.tools)
             if needed <= limit:
                 send_report(plan.report, self.limits.on_report)
-                all_kept = list(map(id, plan.history)) == list(map(id, whole.history or ()))
+                kept = list(map(id, plan.history))
+                all_kept = not whole.blocks and kept == list(map(id, whole.history or ()))
                 return messages if all_kept else list(plan.messages)
             room -= needed - limit
         raise _too_long(limit, needed, self._asked_answer(arguments))
@@ -226,7 +229,7 @@ class Door:
         history = messages if flat is None else flat.messages
         budget, own = self.limits.budget or TokenBudget(), known_window(self.llm)
         given = budget.context_window if self.limits.budget is not None else 0
-        return PromptRequest(
+        request = PromptRequest(
             budget=budget,
             notes=window_notes(given, own or given, self._name),
             counter=self.counter,
@@ -243,6 +246,14 @@ class Door:
             summarizer=None if self.limits.session is None else self.limits.session.summarizer,
             shorten_question=budget.shorten_question,
         )
+        limit = self.limit(arguments)
+
+        def fits(measure: Measure) -> bool:
+            if self.llm.metadata.is_chat_model:
+                return measure.total(messages) <= limit
+            return self._text_tokens(messages, request.tools) <= limit
+
+        return with_blocks(request, fits, lambda others: StepCodec(others, flat=flat is not None))
 
     def text_steps(
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
@@ -250,14 +261,29 @@ class Door:
         """Returns a prompt that fits; of one that is too long only its author knows what may be cut."""
         limit, tools = self.limit(arguments), schemas_in(self.llm, arguments) or None
 
-        def checked(given: Sequence[ChatMessage]) -> Steps[Sequence[ChatMessage]]:
-            yield from ()  # there is nothing to wait for
-            needed = self._text_tokens(given[0].content or "", tools)
-            if needed > limit:
-                raise _too_long(limit, needed, self._asked_answer(arguments))
-            return given
+        def tokens(given: Sequence[ChatMessage]) -> int:
+            return self._text_tokens("\n".join([message.content or "" for message in given]), tools)
 
-        return (yield from with_less_memory(checked, messages))
+        needed = tokens(messages)
+        if needed <= limit:
+            return messages
+        request = PromptRequest(
+            budget=TokenBudget(),
+            counter=self.counter,
+            codec=CODEC,
+            measure=ListMeasure(tokens),
+            history=messages,
+        )
+        request = with_blocks(request, lambda _: False, lambda _: CODEC)
+        if request.blocks:
+            try:
+                plan = yield from plan_steps(replace(request, budget=budget_within(limit, request)))
+            except BudgetExceededError as error:
+                needed = error.needed
+            else:
+                send_report(plan.report, self.limits.on_report)
+                return plan.messages
+        raise _too_long(limit, needed, self._asked_answer(arguments))
 
     def _asked_answer(self, arguments: Mapping[str, Any]) -> str:
         """Returns what an error says of the answer that a request asks for, "" where it takes no room."""

@@ -19,19 +19,15 @@ from rankbudget.adapters import (
     Fit,
     PromptRequest,
     Shown,
-    Steps,
     escape_text,
-    plain_budget,
-    plan_steps,
     render_block,
     tag_name,
     wrapper_of,
 )
-from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, PINNED, copy_message, defused
+from ._codec import PINNED, copy_message, defused
 from ._convert import measured, media_cost
-from ._inserted import Inserted
+from ._inserted import Inserted, MadeOf
 from .blocks import BudgetMemoryBlock, question_of, score_of
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
@@ -126,37 +122,32 @@ class Rendering:
         if not shown:
             return [], front
         notice, written = self.memory.notice, _written(self.memory.memory_blocks_template, shown)
-        if self.request is not None and len(written) == 1 and isinstance(written[0], TextBlock):
-            written[0].text = self._made_again(written[0].text, kept, self.request)
+        if self.request is not None and isinstance(written[0], TextBlock):
+            written[0].text = self._made_again(written, kept, self.request)
         return [*([TextBlock(text=notice)] if notice else ()), *written], front
 
-    def _made_again(self, text: str, kept: Mapping[str, Fit], request: PromptRequest) -> Inserted:
-        """Returns the blocks' text, which a request without room for it shows with fewer tokens."""
-        blocks = [block for block in map(_left_of, self.parts, repeat(kept)) if block.segments]
+    def _made_again(
+        self, written: Sequence[Any], kept: Mapping[str, Fit], request: PromptRequest
+    ) -> Inserted:
+        """Returns the blocks' first text, by which a request without room for all of it shows less."""
         asked = request.question_text or question_of(list(request.history or ()))
-        bare = replace(self, request=None)
+        blocks = [block for block in map(_left_of, self.parts, repeat(kept), repeat(asked)) if block.segments]
 
-        def again(most: int) -> Steps[str]:
-            smaller = PromptRequest(
-                budget=plain_budget(max(1, most)).replace(safety=0),  # the limit leaves it free
-                counter=request.counter,
-                codec=CODEC,
-                blocks=blocks,
-                question_text=asked,
-                asked_elsewhere=True,
-                sources=frozenset(block.name for block in blocks),
-                render=lambda kept, _: bare(kept, []),
-                frames=request.frames,
-            )
-            try:
-                plan = yield from plan_steps(smaller)
-            except BudgetExceededError as error:  # what is pinned stays
-                budget = plain_budget(error.needed).replace(safety=0)
-                plan = yield from plan_steps(replace(smaller, budget=budget))
-            content, _ = self._content(plan.kept)
-            return content[-1].text if content else ""
+        def show(kept: Mapping[str, Fit]) -> list[Any]:
+            content, _ = self._content(kept)
+            shown = content[1:] if self.memory.notice else content
+            return for_engines(ChatMessage(role=MessageRole.USER, blocks=shown), request.counter).blocks
 
-        return Inserted.of(defused(text), request.counter, again)
+        made_of = MadeOf(
+            blocks=blocks,
+            beside=request.beside,
+            frames=request.frames,
+            budget=request.budget,
+            notice=self.memory.notice,
+            size=len(written),
+            show=show,
+        )
+        return Inserted.of(defused(written[0].text), made_of)
 
     def _insert(self, messages: list[ChatMessage], content: list[Any], leading: int) -> None:
         # Providers take media in user messages only; OpenAI's integration leaves them out of others.
@@ -174,11 +165,12 @@ class Rendering:
             messages[at] = _with_blocks(messages[at], before=content)
 
 
-def _left_of(part: Part, kept: Mapping[str, Fit]) -> Block:
+def _left_of(part: Part, kept: Mapping[str, Fit], asked: str) -> Block:
     """Returns a block with what is shown of it: no text of another conversation may come in its place."""
     pieces = kept[part.block.name].pieces if part.block.name in kept else ()
-    segments = tuple(replace(p.segment, text=p.rendition.text) for p in pieces if p.segment.source is None)
-    return replace(part.block, segments=segments, size=None)
+    shown = [p for p in pieces if not isinstance(p.segment.source, ChatMessage)]
+    segments = tuple(replace(p.segment, text=p.rendition.text) for p in shown)
+    return replace(part.block, segments=segments, query=asked or None)
 
 
 def for_engines(message: ChatMessage, counter: TokenCounter) -> ChatMessage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,12 +15,12 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import Plan, Steps, adrive, plan_steps, typed_errors
+from rankbudget.adapters import adrive, plan_steps, typed_errors
 
 from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
-from ._inserted import with_less_memory
+from ._inserted import with_blocks
 from ._options import by_name, check_part
 from ._sharing import budget_for, budget_of
 from .model import budget_model
@@ -73,18 +74,24 @@ class BudgetFunctionAgent(FunctionAgent):
         """
         run = _run.get()
         session = run or self._session()
-        schemas = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None
-        cut = "fill" if run is not None else None
-
-        def planned(given: Sequence[ChatMessage]) -> Steps[Plan]:
-            request = session.request(
-                given, tools=schemas, sources=frozenset({"history"}), cut=cut, sent=True
-            )
-            return plan_steps(request) if run is None else session.plan_steps(request)
-
-        plan = await adrive(with_less_memory(planned, messages))
-        send_report(plan.report)
-        return list(plan.history)
+        request = session.request(
+            messages,
+            tools=[tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None,
+            measure=None,
+            sources=frozenset({"history"}),
+            cut="fill" if run is not None else None,
+            sent=True,
+        )
+        budget = request.budget
+        limit = budget.limit(band=request.counter.band)
+        request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: CODEC)
+        request = replace(request, budget=budget)
+        plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
+        kept = plan.messages
+        # Of a request that is cut here, a bounded LLM sees only what is left.
+        told = None if list(map(id, kept)) == list(map(id, messages)) else self.llm
+        send_report(plan.report, getattr(told, "request_on_report", None))
+        return list(kept)
 
     def _session(self) -> BudgetSession:
         budget = budget_of(self.budget, self.llm, None) or budget_for(self.llm)

@@ -116,6 +116,11 @@ class _BudgetLLM:
         """What counts a request."""
         return _door(self).counter
 
+    @property
+    def request_on_report(self) -> Callable[[BudgetReport], Any] | None:
+        """What is told of every fit of a request."""
+        return _door(self).limits.on_report
+
     def __reduce__(self) -> tuple[Any, ...]:
         door = _door(self)
         return _bounded, (door.llm, door.limits)

@@ -77,6 +77,7 @@ class PromptRequest:
     summarizer: Summarizer | None = None  # writes a summary of the history that is dropped
     summary_timeout: float | None = SUMMARY_TIMEOUT  # seconds one call of it may take; None: no timeout
     covers: Covers = "prompt"  # what the report covers: the whole prompt, or what this entry point sees
+    repeatable: bool = True  # with other limits the host would give the same parts
     task_turns: int = 0  # for how many turns the task block has been the same
 
 

@@ -56,7 +56,8 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
     fitted, history, counter = rendered.fitted, rendered.fitted.history, request.counter
     window, timeline = request.budget.context_window, inputs.timeline
     # The same call again is another fit where a session or a summarizer remembers this one.
-    repeatable = request.summarizer is None and (timeline is None or not timeline.thread.remembers)
+    remembers = timeline is not None and timeline.thread.remembers
+    repeatable = request.repeatable and request.summarizer is None and not remembers
     again = partial(_report_with, request, prices.limit)
     report = BudgetReport(
         limit=prices.limit,
