@@ -105,7 +105,7 @@ def with_blocks(
 
 
 def budget_within(room: int, request: PromptRequest) -> TokenBudget:
-    """Returns the budget of a finished request, whose limit leaves all else free; blocks keep their shares."""
+    """Returns the budget of a finished request, whose limit leaves all else free; blocks keep their share."""
     plain, given = plain_budget(max(1, room)).replace(safety=0), request.budget
     if not request.blocks:
         return plain
