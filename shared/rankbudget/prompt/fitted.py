@@ -159,7 +159,8 @@ def fit_block(
     def cost(segment: Segment, text: str) -> int:
         if text == segment.text and segment.id in wish.costs:
             return wish.costs[segment.id]
-        return counter.count(show(segment, text)) + wish.each + beside.get(segment.id, 0)
+        around = wish.each.get(segment.id, 0) + beside.get(segment.id, 0)
+        return counter.count(show(segment, text)) + around
 
     segments = block.segments
     if block.pinned:

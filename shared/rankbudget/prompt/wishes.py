@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..fitting.protocol import Fit, whole
 from ..messages.measure import Measure
-from ..messages.tags import JOINT, tag_lines, wrapper_of
+from ..messages.tags import JOINT, escape_text, tag_lines, wrapper_of
 from ..segment import Block, Segment
 from .layout import REMEMBERED, STATIC
 from .request import PromptRequest
 
 UNBOUNDED = 1 << 40
 """More than any room."""
-_PROBES = 3
-"""Pieces of a block that a host renders to show what it puts around each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Wish:
 
     wanted: int = 0  # tokens of all of it, frame included
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
-    each: int = 0  # tokens that a host's rendering adds to each piece
+    each: Mapping[str, int] = field(default_factory=dict)  # tokens that a host adds to a segment, by its id
     pinned: int = 0  # tokens of what is never cut, frame included
     costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
 
@@ -44,14 +43,15 @@ def wishes_of(
             static = block.name in STATIC
             show = as_rendered(request, block.name, tags)
             counts = request.counter.count_many([show(s, s.text) for s in block.segments])
-            base, each = request.frames.get(block.name, 0), 0
+            base, each = request.frames.get(block.name, 0), dict[str, int]()
             if request.render is None:
                 base = _frame_tokens(request, measure, block.name, framing=static or not framed)
             elif block.name not in request.frames:
-                base, each = _host_frame(request, measure, block, counts, empty)
+                base, each = _host_frame(request, measure, block, counts, empty, tags)
             framed = framed or not static
             counted = zip(block.segments, counts, strict=True)
-            costs = [(s, tokens + each + request.beside.get(s.id, 0)) for s, tokens in counted]
+            beside = request.beside
+            costs = [(s, tokens + each.get(s.id, 0) + beside.get(s.id, 0)) for s, tokens in counted]
             groups = {s.group for s in block.segments if s.pinned and s.group is not None}
             stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
             wishes[block.name] = Wish(
@@ -75,22 +75,51 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
 
 
 def _host_frame(
-    request: PromptRequest, measure: Measure, block: Block, counts: Sequence[int], empty: int
-) -> tuple[int, int]:
-    """Returns the tokens that a host puts around a block, and around each of its pieces.
+    request: PromptRequest,
+    measure: Measure,
+    block: Block,
+    counts: Sequence[int],
+    empty: int,
+    tags: tuple[str, ...],
+) -> tuple[int, dict[str, int]]:
+    """Returns the tokens that a host puts around a block, and around each of its segments.
 
-    The host's own rendering says so, with one of the shortest pieces in it and with a few.
+    The host's own rendering says so, with each of two pieces in it and with both: those with least and with
+    most around them in our tags, as a long source. The others are between these in the same proportion: all as
+    the tags say where the host shows these, all alike where it shows texts alone.
     """
-    assert request.render is not None
-    shortest = sorted(range(len(counts)), key=counts.__getitem__)[:_PROBES]
-    added = []
-    for places in (shortest[:1], sorted(shortest)) if len(shortest) > 1 else (shortest,):
-        pieces = tuple([whole(block.segments[i], counts[i]) for i in places])
-        rendered = request.render({block.name: Fit(pieces=pieces, tokens=0)}, [])
+    render, segments, around = request.render, block.segments, _around(request, block, tags)
+    assert render is not None
+    least = min(range(len(counts)), key=lambda i: (around[i], counts[i]))
+    most = max(range(len(counts)), key=lambda i: (around[i], i != least, -counts[i]))
+
+    def added(*places: int) -> int:
+        pieces = tuple([whole(segments[i], counts[i]) for i in places])
+        rendered = render({block.name: Fit(pieces=pieces, tokens=0)}, [])
         media = 0 if block.name == "knowledge" else sum([request.beside.get(p.segment.id, 0) for p in pieces])
-        added.append(measure.total(list(rendered)) - empty - sum([counts[i] for i in places]) - media)
-    each = max(0, -(-(added[-1] - added[0]) // max(1, len(shortest) - 1)))
-    return max(0, added[0] - each), each
+        return measure.total(list(rendered)) - empty - sum([counts[i] for i in places]) - media
+
+    low = max(0, added(least))
+    if least == most:
+        own = min(low, around[least])
+        return low - own, {segments[least].id: own}
+    high = added(most)
+    base = low + high - added(*sorted((least, most)))
+    apart = around[most] - around[least]
+    slope = (high - low) / apart if apart else 0.0
+    first = (low if apart else max(low, high)) - base
+    each = [math.ceil(first + slope * (own - around[least])) for own in around]
+    return max(0, base), {s.id: max(0, tokens) for s, tokens in zip(segments, each, strict=True)}
+
+
+def _around(request: PromptRequest, block: Block, tags: tuple[str, ...]) -> list[int]:
+    """Returns how many tokens our tags put around each segment of a block, escapes included."""
+    count, wrap, found = request.counter.count, wrapper_of(block.name, tags), list[int]()
+    for segment in block.segments:
+        text = segment.text if request.shown is None else request.shown(block.name, segment, segment.text)
+        escaped = escape_text(text, tags=tags)
+        found.append(count(wrap(segment, "")) + (count(escaped) - count(text) if escaped != text else 0))
+    return found
 
 
 def as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
