@@ -152,6 +152,37 @@ def test_the_text_that_answers_stays_beside_many_of_other_blocks(
     assert "Mara Quist" in str(plan.messages)
 
 
+@draws(cases=4)
+@given(
+    result=st.integers(50, 900),
+    chat=st.integers(0, 3),
+    facts=st.integers(1, 30),
+    room=st.integers(300, 600),
+    step=st.integers(7, 90),
+)
+def test_a_result_that_is_shortened_leaves_higher_ranks_their_text(
+    result: int, chat: int, facts: int, room: int, step: int
+) -> None:
+    """Where an agent's question and its newest step just fit, a larger limit shows no fewer of the memories."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history: list[dict[str, Any]] = [
+        {"role": ("user", "assistant")[n % 2], "content": "w " * 30} for n in range(2 * chat)
+    ]
+    history += [
+        {"role": "user", "content": "Who is the owner of ticket 84?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "w " * result},
+    ]
+    memories = [*[f"Pack shelf {n}. " for n in range(facts)], "The owner of ticket 84 is Mara Quist."]
+    shown = False
+    for limit in range(room, 3 * room, step):
+        budget = TokenBudget(context_window=limit, reserve=0, safety=0)
+        plan = Assembler(budget, counter=COUNTER).assemble({"memory": memories, "history": history})
+        answered = "Mara Quist" in str(plan.messages)
+        assert answered or not shown
+        shown = answered
+
+
 NAMES = ("memory", "knowledge", "examples", "handbook", "rules", "a", "zoo")
 _SLACK = 4
 """Tokens that joined texts may cost less than one by one."""

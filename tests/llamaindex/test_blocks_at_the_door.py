@@ -122,7 +122,7 @@ class _Case:
         return {text for text in texts if any(text in one for one in sent)}
 
 
-@draws(asynchronous=True)
+@draws(asynchronous=True, cases=5)
 @given(seed=st.integers(0, 10**6), limit=st.sampled_from([1000, 2000, 4000, 8000, 16_000]))
 async def test_the_conversation_comes_before_lower_ranks(seed: int, limit: int) -> None:
     """What the core keeps whole of the last exchanges and the running turn beside system prompt and blocks, an agent's request has whole, too."""
@@ -131,7 +131,7 @@ async def test_the_conversation_comes_before_lower_ranks(seed: int, limit: int) 
     assert case.kept_by_the_core(limit - SLACK) <= case.whole([str(m.content) for m in sent])
 
 
-@draws(asynchronous=True)
+@draws(asynchronous=True, cases=5)
 @given(seed=st.integers(0, 10**6), limit=st.sampled_from([1000, 2000, 4000]), more=st.floats(0.1, 2))
 async def test_a_larger_limit_keeps_no_less_of_the_conversation(seed: int, limit: int, more: float) -> None:
     """What is whole in a request of one limit is whole with a larger one, however much more the memory shows then."""
@@ -141,7 +141,7 @@ async def test_a_larger_limit_keeps_no_less_of_the_conversation(seed: int, limit
     assert small <= large
 
 
-@draws(asynchronous=True)
+@draws(asynchronous=True, cases=5)
 @given(
     seed=st.integers(0, 10**6),
     limit=st.sampled_from([2000, 4000]),

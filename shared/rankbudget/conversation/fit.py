@@ -38,7 +38,7 @@ def needs_of(timeline: Timeline, room: int) -> Needs:
 
     Where the last exchanges, or a longer running turn, do not fit whole they are shortened, and take what
     that needs, up to half of the room; in a larger room all that is more than they want whole. So it never
-    leaves others less.
+    leaves others less. The question stays whole where it fits, and of its pending step what cannot be cut.
     """
     room -= timeline.pinned_tokens
     sets = minimum_sets(timeline, timeline.thread.min_exchanges)
@@ -50,6 +50,7 @@ def needs_of(timeline: Timeline, room: int) -> Needs:
     exchanges = whole
     if 2 * whole > room:
         least = [_least_cost(timeline, units) for units in sets]
+        must = min([_least_cost(timeline, units, question=False) for units in sets], default=0)
         must = must if must <= room else min(least, default=0)
         half = max(0, min(room, whole)) // 2
         exchanges = min(whole, min(max(least, default=0), half) + max(0, room - whole))
@@ -148,10 +149,10 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
     return too_large(parts, limit + beside, f"Raise the limit, or shorten {shorter}.")
 
 
-def _least_cost(timeline: Timeline, units: Sequence[Unit]) -> int:
-    """Returns what units cost with each text that may be shortened as short as it may be."""
+def _least_cost(timeline: Timeline, units: Sequence[Unit], *, question: bool = True) -> int:
+    """Returns what units cost with each text that may be shortened, the `question` too, as short as may be."""
     inside = {i for unit in units for i in unit.positions()}
-    may_be_cut = inside.intersection(cuttable(timeline, units, last=True)[-1])
+    may_be_cut = inside.intersection(cuttable(timeline, units, last=question)[-1])
     long = [i for i in may_be_cut if _is_long(timeline, i)]
     return timeline.cost(units, shortened(timeline, dict.fromkeys(long, VERY_LEAST)))
 

@@ -85,8 +85,8 @@ def _host_frame(
     """Returns the tokens that a host puts around a block, and around each of its segments.
 
     The host's own rendering says so, with each of two pieces in it and with both: those with least and with
-    most around them in our tags, as a long source. The others are between these in the same proportion: all as
-    the tags say where the host shows these, all alike where it shows texts alone.
+    most around them in our tags, as a long source. The others are between these in the same proportion: all
+    as the tags say where the host shows these, all alike where it shows texts alone.
     """
     render, segments, around = request.render, block.segments, _around(request, block, tags)
     assert render is not None
