@@ -150,7 +150,7 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
 
 
 def _least_cost(timeline: Timeline, units: Sequence[Unit], *, question: bool = True) -> int:
-    """Returns what units cost with each text that may be shortened, the `question` too, as short as may be."""
+    """Returns what units cost with each text that may be cut, the `question` too, as short as it may be."""
     inside = {i for unit in units for i in unit.positions()}
     may_be_cut = inside.intersection(cuttable(timeline, units, last=question)[-1])
     long = [i for i in may_be_cut if _is_long(timeline, i)]
