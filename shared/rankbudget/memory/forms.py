@@ -50,14 +50,14 @@ class HostForm:
     make: Callable[[Mapping[str, Any], str | None], Any] = _neutral
     reader: Codec | None = None
 
-    def row(self, message: Any, named: str | None = None) -> dict[str, Any]:
+    def row(self, message: Any) -> dict[str, Any]:
         """Returns a message as a row, without its place."""
         role = self.codec.role(message)  # raises MessageError for what is no message
         neutral = self.codec.to_dict(message)
         text, own = written(neutral), self.plain(message)
         return {
             "role": role,
-            "name": self.codec.message_id(message) or named,
+            "name": self.codec.message_id(message) or None,
             "neutral": text,
             "form": self.name,
             "host": None if own is neutral else written(own),
