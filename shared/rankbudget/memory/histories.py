@@ -20,7 +20,7 @@ from ..segment import Scope
 from .database import WAIT, Database
 from .forgetting import forget
 from .forms import DICTS, NUMBERED, Counts, HostForm
-from .history_tables import create_histories, create_keys, create_reports, messages, threads
+from .history_tables import ARCHIVED, create_histories, create_keys, create_reports, messages, threads
 from .memory import check_scope
 from .protocol import Receipt
 from .reading import ThreadMessages, existing
@@ -337,13 +337,18 @@ class StoredThread:
             rows = list(connection.execute(table.select().where(wanted).order_by(table.c.seq)))
         return [self.form.message(row) for row in rows]
 
-    def clear(self) -> None:
-        """Removes the conversation with its summary."""
+    def clear(self, *, archived: bool = True) -> None:
+        """Removes the conversation with its summary.
+
+        Args:
+            archived: whether its archived messages go, too.
+        """
         with self.store.database.write() as connection:
-            head = found(connection, self.scope, self.name, lock=True)
-            if head is not None:
-                connection.execute(messages().delete().where(messages().c.thread == head.seq))
-                connection.execute(threads().delete().where(named(self.scope, self.name)))
+            for name in (self.name, self.name + ARCHIVED)[: 1 + archived]:
+                head = found(connection, self.scope, name, lock=True)
+                if head is not None:
+                    connection.execute(messages().delete().where(messages().c.thread == head.seq))
+                    connection.execute(threads().delete().where(named(self.scope, name)))
 
     def _in_parts(self, given: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
         """Yields rows of messages, some at a time, with what is counted at once."""

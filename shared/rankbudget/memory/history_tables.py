@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 PINNED_ROWS = "role IN ('system', 'developer')"
 """What always stays, in the words of its index: with parameters in it no database would use that."""
+ARCHIVED = "\x1farchived"
+"""Follows a conversation's name in that of the row which holds its archived messages."""
 NO_SUM = "0" * 32
 """The sum over no messages."""
 
