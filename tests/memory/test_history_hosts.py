@@ -22,7 +22,6 @@ from llama_index.core.base.llms.types import (
     TextBlock,
     ThinkingBlock,
 )
-from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.llms.openai_like import OpenAILike
 
@@ -161,40 +160,6 @@ async def test_a_memory_reads_and_archives_in_the_database(store: HistoryStore) 
         "question 1",
         "question 2",
     ]
-
-
-def _memory(store: HistoryStore) -> Memory:
-    kept = StoredAsyncChatStore(chats=StoredChatStore(store=store, user="ann"))
-    return Memory(session_id="t", token_limit=60, token_flush_size=20, sql_store=kept)
-
-
-DELETIONS: dict[str, Callable[[HistoryStore], Any]] = {
-    "thread": lambda store: store.thread("t", scope=ANN).clear(),
-    "history": lambda store: StoredMessageHistory(store, "t", scope=ANN).clear(),
-    "fitted": lambda store: BudgetMessageHistory(
-        StoredMessageHistory(store, "t", scope=ANN), max_tokens=99
-    ).clear(),
-    "chat store": lambda store: StoredChatStore(store=store, user="ann").delete_messages("t"),
-    "memory": lambda store: _memory(store).reset(),
-    "forget": lambda store: store.forget(ANN),
-}
-
-
-@pytest.mark.parametrize("name", DELETIONS)
-def test_a_conversation_goes_with_its_archived_part(store: HistoryStore, name: str) -> None:
-    """What LlamaIndex's memory archived is listed as no conversation and deleted with it, through any door."""
-    memory, other = _memory(store), StoredChatStore(store=store, user="ann")
-    for number in range(12):
-        memory.put(ChatMessage(f"secret {number} and some more words"))
-    other.add_message("other", ChatMessage("hi"))
-    assert len(other.get_messages("t")) < 12 == len(asyncio.run(memory.aget_all(status=None)))
-    asyncio.run(memory.areset(MessageStatus.ACTIVE))
-    assert (other.get_messages("t"), len(asyncio.run(memory.aget_all(status=None))) > 0) == ([], True)
-    memory.put(ChatMessage("newest"))
-    assert sorted(store.threads(scope=ANN)) == sorted(other.get_keys()) == ["other", "t"]
-    DELETIONS[name](store)
-    assert asyncio.run(_memory(store).aget_all(status=None)) == []
-    assert store.threads(scope=ANN) == other.get_keys() == ([] if name == "forget" else ["other"])
 
 
 def test_a_buffer_travels_as_the_place_of_its_database(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
-from .plain import digest_of_text, read, written
+from .plain import digest_of_text, read, written, written_own
 
 NUMBERED = "rankbudget-message-"
 """Begins the id of a stored message that its host gave none; the number of its row follows."""
@@ -30,7 +30,8 @@ class HostForm:
     """The messages of one host.
 
     Rules:
-        1. `restore(plain(m))` equals `m`, where `plain` gives what JSON can hold, and bytes.
+        1. `restore(plain(m))` equals `m`, where `plain` gives what JSON can hold, and bytes. Dates and decimal
+           numbers come back as texts, other objects that no model reads do not.
         2. `make` gives a message of this host from the neutral form that any other host's codec made, with
            its texts, calls, results, media and thinking.
 
@@ -60,7 +61,7 @@ class HostForm:
             "name": self.codec.message_id(message) or None,
             "neutral": text,
             "form": self.name,
-            "host": None if own is neutral else written(own),
+            "host": None if own is neutral else written_own(own),
             "digest": digest_of_text(text),
             "counts": "{}",
         }
