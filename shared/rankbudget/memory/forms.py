@@ -30,8 +30,8 @@ class HostForm:
     """The messages of one host.
 
     Rules:
-        1. `restore(plain(m))` equals `m`, where `plain` gives what JSON can hold, and bytes. Dates and decimal
-           numbers come back as texts, other objects that no model reads do not.
+        1. `restore(plain(m))` equals `m`, where `plain` gives what JSON can hold, and bytes. Dates and
+           decimal numbers come back as texts; other objects that no model reads do not come back.
         2. `make` gives a message of this host from the neutral form that any other host's codec made, with
            its texts, calls, results, media and thinking.
 

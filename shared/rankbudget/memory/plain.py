@@ -57,11 +57,9 @@ def written_own(own: Mapping[str, Any]) -> str:
                 del fields[name][key]
         text = written({**own, "fields": fields} if "fields" in own else fields)
     whose = f"the tool {fields['name']!r}" if fields.get("name") else "a message"
-    warnings.warn(
-        f"{' and '.join(sorted(left_out))} of {whose} is not stored, as JSON cannot hold it. What the model reads is.",
-        UserWarning,
-        stacklevel=2,
-    )
+    what = " and ".join(sorted(left_out))
+    msg = f"{what} of {whose} is not stored, as JSON cannot hold it. What the model reads is stored."
+    warnings.warn(msg, UserWarning, stacklevel=2)
     return text
 
 
