@@ -125,15 +125,15 @@ EDITS: dict[str, Callable[[StoredThread, int], Any]] = {
 }
 
 
-@draws()
+@pytest.mark.parametrize("goes_on", [False, True])
+@draws(cases=2)
 @given(
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     edits=st.lists(st.tuples(st.sampled_from(list(EDITS)), st.integers(0, 3)), max_size=4),
     named=st.booleans(),
-    goes_on=st.booleans(),
 )
 def test_a_key_holds_whatever_became_of_its_messages(
-    sizes: list[int], edits: list[tuple[str, int]], named: bool, goes_on: bool
+    goes_on: bool, sizes: list[int], edits: list[tuple[str, int]], named: bool
 ) -> None:
     """A call sent again adds and replaces nothing, be its messages deleted, replaced or edited since."""
     store = HistoryStore(":memory:")
