@@ -15,13 +15,17 @@ from typing_extensions import override
 
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, counted, shown
-from rankbudget.memory import Memory, MemoryStore
+from rankbudget.memory import Memory, MemoryStore, levels_of
 
 from ._options import Settings
 
 Kind = Literal["core", "explicit", "fact", "project", "experience", "preference", "decision"]
 Reader = Scope | Callable[[RunnableConfig], Scope]
 """Whose memories: a scope, or a function of the run's config, which the application sets and no model."""
+
+
+_SHARED = {"user": "in all projects", "project": "for everybody in the project", "global": "for everybody"}
+"""Where a memory holds that a reader of one user and project sees but does not own."""
 
 
 class MemoryRetriever(Settings, BaseRetriever):
@@ -105,7 +109,8 @@ def memory_tools(
         return f"Remembered as {memory.key or memory.id!r}."
 
     def recall(query: str, config: RunnableConfig) -> str:
-        found = store.fit(query, scope=_scope(scope, config), max_tokens=max_tokens, counter=counter)
+        owner = _scope(scope, config)
+        found = store.fit(query, scope=owner, max_tokens=max_tokens, counter=counter, named=True)
         if not found.text and found.report.decisions:
             return f"No memory fits into {counted(max_tokens, 'token')}."
         return found.text or "Nothing is remembered about this."
@@ -113,15 +118,24 @@ def memory_tools(
     def forget_memory(key: str, config: RunnableConfig) -> str:
         owner = _scope(scope, config)
         try:
-            removed = store.delete(key, scope=owner) if key else 0
+            if key and store.delete(key, scope=owner):
+                return f"Forgot {key!r}."
+            others = [store.get(key, scope=level) for level in levels_of(owner)] if key else []
         except BudgetConfigError as error:
             return f"Nothing forgotten: {error}."
-        return f"Forgot {key!r}." if removed else f"Nothing is remembered as {key!r}."
+        if memory := next(filter(None, others), None):
+            return (
+                f"Not forgotten: {key!r} is remembered {_SHARED[memory.level]} and cannot be forgotten here."
+            )
+        return f"Nothing is remembered as {key!r}."
 
     told = (
         (remember, "Remembers a short text. A text under the same key replaces the older one."),
-        (recall, "Returns what is remembered about a question."),
-        (forget_memory, "Forgets what is remembered under a key."),
+        (recall, "Returns what is remembered about a question. The source of each is its key."),
+        (
+            forget_memory,
+            "Forgets what is remembered under a key, which may be a source that recall returned.",
+        ),
     )
     return [StructuredTool.from_function(run, description=words) for run, words in told]
 

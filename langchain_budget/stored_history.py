@@ -76,7 +76,11 @@ class StoredMessageHistory(BaseChatMessageHistory):
 
 def plain_message(message: BaseMessage) -> dict[str, Any]:
     """Returns a message as plain data: the name of its class and its fields."""
-    fields = {name: value for name, value in message.model_dump().items() if value is not None}
+    try:
+        given = message.model_dump()
+    except ValueError:  # an artifact that holds itself
+        given = message.model_dump(exclude={"artifact"}) | {"artifact": getattr(message, "artifact", None)}
+    fields = {name: value for name, value in given.items() if value is not None}
     return {"class": f"{type(message).__module__}:{type(message).__qualname__}", "fields": fields}
 
 

@@ -12,6 +12,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 
 from rankbudget import Scope
 from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
+from rankbudget.memory.history_tables import ARCHIVED
 
 from ._options import by_name
 from ._stored import FORM
@@ -87,7 +88,7 @@ class StoredChatStore(BaseChatStore):
         thread.replace(messages)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Removes a conversation and returns what it was; None where there was none."""
+        """Removes a conversation, its archived part too, and returns what it was; None where there was none."""
         thread = self.thread(key)
         messages = thread.messages()
         thread.clear()
@@ -107,14 +108,10 @@ class StoredChatStore(BaseChatStore):
         return self._store.threads(scope=Scope(user=self.user, project=self.project))
 
 
-_ARCHIVED = "\x1farchived"
-"""Follows the key in the name of the thread that holds its archived messages."""
-
-
 class StoredAsyncChatStore(AsyncDBChatStore):
     """The same conversations for `Memory` and `BudgetMemory`, as `sql_store=`.
 
-    Archived messages of a key are a thread beside it.
+    Archived messages of a key are beside its conversation, and go with it.
 
     Args:
         chats: the `StoredChatStore` they are in.
@@ -165,8 +162,8 @@ class StoredAsyncChatStore(AsyncDBChatStore):
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Removes a conversation."""
-        for name in _names(key, status):
-            await asyncio.to_thread(self.chats.delete_messages, name)
+        thread = self.chats.thread(_names(key, status)[-1])
+        await asyncio.to_thread(thread.clear, archived=status is None)
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Takes the `n` oldest messages out of a conversation and returns them."""
@@ -182,8 +179,7 @@ class StoredAsyncChatStore(AsyncDBChatStore):
 
     async def get_keys(self) -> list[str]:
         """Returns the keys of all conversations of the scope."""
-        names = await asyncio.to_thread(self.chats.get_keys)
-        return list(dict.fromkeys([name.removesuffix(_ARCHIVED) for name in names]))
+        return await asyncio.to_thread(self.chats.get_keys)
 
     @classmethod
     def class_name(cls) -> str:
@@ -194,5 +190,5 @@ class StoredAsyncChatStore(AsyncDBChatStore):
 def _names(key: str, status: MessageStatus | None) -> list[str]:
     """Returns the names of the threads that hold a key's messages."""
     if status is None:
-        return [key + _ARCHIVED, key]
-    return [key + _ARCHIVED if status == MessageStatus.ARCHIVED else key]
+        return [key + ARCHIVED, key]
+    return [key + ARCHIVED if status == MessageStatus.ARCHIVED else key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -17,9 +18,9 @@ from llama_index.core.base.llms.types import ChatMessage
 
 from langchain_budget import BudgetChatPromptTemplate, GraphBackend, MemoryRetriever, memory_tools
 from llamaindex_budget import BudgetMemory, StoredMemoryBlock
-from rankbudget import Scope
+from rankbudget import Scope, counter_for
 from rankbudget.errors import BudgetConfigError, StoreUnsupportedError
-from rankbudget.memory import MemoryStore
+from rankbudget.memory import MemoryStore, levels_of
 from rankbudget.testing import MemoryConformance
 
 
@@ -109,6 +110,33 @@ def test_what_a_model_fills_in_wrongly_is_told_to_it(store):
     assert forget_memory.invoke({"key": "a\x00b"}).startswith("Nothing forgotten: name must hold no NUL")
     kinds = remember.tool_call_schema.model_json_schema()["properties"]["kind"]
     assert "preference" in json.dumps(kinds)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("project", [None, "shop"])
+def test_what_recall_shows_can_be_forgotten_or_is_said_to_be_shared(graph, project):
+    """Each source that `recall` gives names one memory for `forget_memory`, with a key or without, within the budget."""
+    store = MemoryStore(GraphBackend(InMemoryStore())) if graph else MemoryStore(":memory:", embed=False)
+    reader, shared = Scope(user="ann", project=project), 0
+    for scope in levels_of(reader):
+        for number, fields in enumerate(
+            ({}, {"key": f"k{scope.user}{scope.project}"}, {"sources": ("mail",)})
+        ):
+            store.put(f"Tea {number} of {scope.user} and {scope.project}.", scope=scope, **fields)
+    remember, recall, forget_memory = memory_tools(store, reader, max_tokens=2000)
+    remember.invoke({"text": "Ann drinks tea."})
+    told = recall.invoke({"query": "tea"})
+    names = re.findall('source="([^"]+)"', told)
+    assert len({*names}) == len(names) == 3 * len(levels_of(reader)) + 1
+    for name in names:
+        answer = forget_memory.invoke({"key": name})
+        assert answer.startswith((f"Forgot '{name}'.", f"Not forgotten: '{name}' is remembered "))
+        assert forget_memory.invoke({"key": name}) != f"Forgot '{name}'."
+        shared += answer.startswith("Not")
+    assert shared == 3 * len(levels_of(reader)) - 3
+    assert len(re.findall("source=", recall.invoke({"query": "tea"}))) == shared
+    _, short, _ = memory_tools(store, reader, max_tokens=60)
+    assert counter_for("o200k_base").count(short.invoke({"query": "tea"})) <= 60
 
 
 def test_recall_says_whether_there_is_no_memory_or_no_room_for_one(store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rankbudget import BudgetConfigError, MessageError, Scope
 from rankbudget.errors import StoreConflictError
 from rankbudget.memory import HistoryStore, HostForm, MemoryStore, StoredThread
 from rankbudget.memory.forms import DICTS
+from rankbudget.memory.history_tables import keys
 from rankbudget.testing import StoreConformance
 from tests.drawing import draws
 
@@ -109,6 +111,63 @@ def test_a_call_with_a_key_is_stored_once(histories: HistoryStore) -> None:
     for key in ("turn 1", "turn 1", "turn 2"):
         thread.append([said("yes"), said("ok", "assistant")], key=key)
     assert texts(thread) == ["yes", "ok", "yes", "ok"]
+
+
+EDITS: dict[str, Callable[[StoredThread, int], Any]] = {
+    "delete": lambda thread, place: thread.delete(place),
+    "replace": lambda thread, place: thread.replace([said("new"), *thread.messages()[place:]]),
+    "empty": lambda thread, _: thread.replace([]),
+    "regenerate": lambda thread, place: thread.append(
+        [said("again", "assistant")], after=thread.ids()[place]
+    ),
+    "edit": lambda thread, _: thread.append([said("edited", id="m1")]),
+    "add": lambda thread, _: thread.append([said("more")]),
+}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@draws(cases=2)
+@given(
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    edits=st.lists(st.tuples(st.sampled_from(list(EDITS)), st.integers(0, 3)), max_size=4),
+    named=st.booleans(),
+)
+def test_a_key_holds_whatever_became_of_its_messages(
+    goes_on: bool, sizes: list[int], edits: list[tuple[str, int]], named: bool
+) -> None:
+    """A call sent again adds and replaces nothing, be its messages deleted, replaced or edited since."""
+    store = HistoryStore(":memory:")
+    thread = store.thread("t", scope=ANN)
+    thread.append([said("start", id="m0")])
+    calls: list[tuple[list[Any], dict[str, Any]]] = []
+    for number, size in enumerate(sizes):
+        ids = [{"id": f"m{number + n}"} if named else {} for n in range(1, size + 1)]
+        given = [said(f"{number}.{n}", **one) for n, one in enumerate(ids)]
+        calls.append((given, {"key": f"k{number}", "after": "m0" if goes_on else None}))
+        thread.append(calls[-1][0], **calls[-1][1])
+    for edit, place in [*edits, ("delete", 9)]:
+        if place < len(thread) or edit in ("empty", "add", "edit"):
+            EDITS[edit](thread, place)
+        before = thread.ids(), thread.messages(), thread.replaced()
+        for given, options in calls:
+            assert thread.append(given, **options) == 0
+        assert (thread.ids(), thread.messages(), thread.replaced()) == before
+    thread.append([*calls[0][0], said("streamed")], key="k0")
+    assert texts(thread)[-1] == "streamed", "what a key has more than before is added"
+    store.close()
+
+
+def test_a_key_ends_with_its_conversation(histories: HistoryStore) -> None:
+    """A cleared or forgotten conversation keeps no key; another one of the same name or scope has its own."""
+    threads = [histories.thread(name, scope=scope) for name, scope in (("t", ANN), ("u", ANN), ("t", BOB))]
+    for _ in range(2):
+        assert [thread.append([said("yes")], key="ann's") for thread in threads] == [1, 1, 1]
+        assert [thread.append([said("yes")], key="ann's") for thread in threads] == [0, 0, 0]
+        threads[0].clear()
+        histories.forget(ANN)
+        with histories.database.read() as connection:
+            assert len(connection.execute(keys().select()).all()) == 1, "bob's"
+        histories.forget(BOB)
 
 
 @draws()

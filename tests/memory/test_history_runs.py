@@ -1,8 +1,9 @@
-"""Runs over stored conversations: an agent without a checkpointer, one summary for both hosts, calls and results."""
+"""Runs over stored conversations: an agent without a checkpointer, one summary for both hosts, calls, results, archives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import Memory
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 from pydantic import Field
 
 from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
-from llamaindex_budget import BudgetChatMemoryBuffer, StoredChatStore
+from llamaindex_budget import BudgetChatMemoryBuffer, StoredAsyncChatStore, StoredChatStore
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
@@ -102,3 +105,37 @@ def test_tool_results_keep_their_call(store: HistoryStore) -> None:
     )
     assert history.messages[2] == ToolMessage("found", tool_call_id="c1")
     assert list(chats.get_messages("t")[1].blocks[0].tool_kwargs) == ["b", "a"]
+
+
+def _memory(store: HistoryStore) -> Memory:
+    kept = StoredAsyncChatStore(chats=StoredChatStore(store=store, user="ann"))
+    return Memory(session_id="t", token_limit=60, token_flush_size=20, sql_store=kept)
+
+
+DELETIONS: dict[str, Callable[[HistoryStore], Any]] = {
+    "thread": lambda store: store.thread("t", scope=ANN).clear(),
+    "history": lambda store: StoredMessageHistory(store, "t", scope=ANN).clear(),
+    "fitted": lambda store: BudgetMessageHistory(
+        StoredMessageHistory(store, "t", scope=ANN), max_tokens=99
+    ).clear(),
+    "chat store": lambda store: StoredChatStore(store=store, user="ann").delete_messages("t"),
+    "memory": lambda store: _memory(store).reset(),
+    "forget": lambda store: store.forget(ANN),
+}
+
+
+@pytest.mark.parametrize("name", DELETIONS)
+def test_a_conversation_goes_with_its_archived_part(store: HistoryStore, name: str) -> None:
+    """What LlamaIndex's memory archived is listed as no conversation and deleted with it, through any door."""
+    memory, other = _memory(store), StoredChatStore(store=store, user="ann")
+    for number in range(12):
+        memory.put(ChatMessage(f"secret {number} and some more words"))
+    other.add_message("other", ChatMessage("hi"))
+    assert len(other.get_messages("t")) < 12 == len(asyncio.run(memory.aget_all(status=None)))
+    asyncio.run(memory.areset(MessageStatus.ACTIVE))
+    assert (other.get_messages("t"), len(asyncio.run(memory.aget_all(status=None))) > 0) == ([], True)
+    memory.put(ChatMessage("newest"))
+    assert sorted(store.threads(scope=ANN)) == sorted(other.get_keys()) == ["other", "t"]
+    DELETIONS[name](store)
+    assert asyncio.run(_memory(store).aget_all(status=None)) == []
+    assert store.threads(scope=ANN) == other.get_keys() == ([] if name == "forget" else ["other"])

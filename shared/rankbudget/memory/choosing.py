@@ -71,12 +71,18 @@ def fit_memories(
     counter: Any,
     weights: MemoryWeights | None,
     now: datetime,
+    *,
+    named: bool = False,
 ) -> FitResult:
     """Returns the memories that a question needs most, tagged as in a prompt, within `max_tokens`.
 
-    All of one shell are kept before any of the next one.
+    All of one shell are kept before any of the next one. `named` tags have the key or id as source.
     """
-    measured, wrap = counter_for(counter), wrapper_of("memory")
+    measured, tagged = counter_for(counter), wrapper_of("memory")
+
+    def wrap(segment: Segment, text: str) -> str:
+        return tagged(_by_name(segment) if named else segment, text)
+
     blocks = chain.from_iterable(_blocks(query, shell, weights, now) for shell in shells)
     block = in_turn(blocks, max_tokens)
     kept, report = fit_one_block(
@@ -87,6 +93,12 @@ def fit_memories(
         text="".join([wrap(piece.segment, piece.rendition.text) for piece in kept.pieces]).rstrip("\n"),
         report=report.noting(*stale_ones(list(chain.from_iterable(shells)), now)),
     )
+
+
+def _by_name(segment: Segment) -> Segment:
+    """Returns a memory's segment with the name that deletes it as its source."""
+    memory: Memory = segment.source
+    return replace(memory, sources=(str(memory.key or memory.id),)).segment()
 
 
 def _blocks(

@@ -11,7 +11,7 @@ from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
-from .plain import digest_of_text, read, written
+from .plain import digest_of_text, read, written, written_own
 
 NUMBERED = "rankbudget-message-"
 """Begins the id of a stored message that its host gave none; the number of its row follows."""
@@ -30,7 +30,8 @@ class HostForm:
     """The messages of one host.
 
     Rules:
-        1. `restore(plain(m))` equals `m`, where `plain` gives what JSON can hold, and bytes.
+        1. `restore(plain(m))` equals `m`, where `plain` gives what JSON can hold, and bytes. Dates and
+           decimal numbers come back as texts; other objects that no model reads do not come back.
         2. `make` gives a message of this host from the neutral form that any other host's codec made, with
            its texts, calls, results, media and thinking.
 
@@ -50,17 +51,17 @@ class HostForm:
     make: Callable[[Mapping[str, Any], str | None], Any] = _neutral
     reader: Codec | None = None
 
-    def row(self, message: Any, named: str | None = None) -> dict[str, Any]:
+    def row(self, message: Any) -> dict[str, Any]:
         """Returns a message as a row, without its place."""
         role = self.codec.role(message)  # raises MessageError for what is no message
         neutral = self.codec.to_dict(message)
         text, own = written(neutral), self.plain(message)
         return {
             "role": role,
-            "name": self.codec.message_id(message) or named,
+            "name": self.codec.message_id(message) or None,
             "neutral": text,
             "form": self.name,
-            "host": None if own is neutral else written(own),
+            "host": None if own is neutral else written_own(own),
             "digest": digest_of_text(text),
             "counts": "{}",
         }

@@ -20,7 +20,7 @@ from ..segment import Scope
 from .database import WAIT, Database
 from .forgetting import forget
 from .forms import DICTS, NUMBERED, Counts, HostForm
-from .history_tables import create_histories, create_reports, messages, threads
+from .history_tables import ARCHIVED, create_histories, create_keys, create_reports, messages, threads
 from .memory import check_scope
 from .protocol import Receipt
 from .reading import ThreadMessages, existing
@@ -34,9 +34,11 @@ from .thread_rows import (
     is_same,
     locked,
     named,
+    note_sent,
     rows_between,
     rows_named,
     save,
+    sent_by,
     splice,
     unstored,
 )
@@ -73,6 +75,7 @@ class HistoryStore:
         self.database = Database(place, wait=wait)
         self.database.migrate("histories", (create_histories,))
         self.database.migrate("reports", (create_reports,))
+        self.database.migrate("keys", (create_keys,))
         self.counts = Counts(dict(counters or {}))
 
     @named_options
@@ -253,29 +256,36 @@ class StoredThread:
     def append(self, given: Iterable[Any], *, key: str | None = None, after: str | None = None) -> int:
         """Adds messages at the end, all of them or none, and returns how many were new.
 
-        A message with an id that is stored already is not added again; its new content replaces the old.
+        A message whose id is in the conversation is not added again; its new content replaces the old. One
+        that was taken out comes in again: only a `key` tells that the same call is sent again.
 
         Args:
             given: messages, oldest first; an iterator may yield millions.
-            key: names this call: messages without an id are added once for a key, however often it is sent.
+            key: names this call, until `clear`: sent again it does nothing, whatever became of its messages
+                since. Only messages that it has more than before are added.
             after: id of a stored message; what is behind it is `replaced` by what is given.
 
         Raises:
             StoreConflictError: the message `after` is not in the conversation, or no longer.
         """
-        parts = self._in_parts(given, key)
-        first, new = next(parts, None), 0
+        parts = self._in_parts(given)
+        first, new, read = next(parts, None), 0, 0
         if first is None and after is None:
             return 0
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
-            if after is not None:
+            sent = sent_by(connection, head, key)
+            if after is not None and sent is None:
                 end_at(connection, head, str(after))
             while first is not None:
-                rows = list(unstored(connection, head, first, self.form))
+                fresh = first[max(0, (sent or 0) - read) :]
+                rows = list(unstored(connection, head, fresh, self.form))
                 add(connection, head, rows)
                 new += len(rows)
+                read += len(first)
                 first = next(parts, None)
+            if key is not None:
+                note_sent(connection, head, key, max(read, sent or 0))
             save(connection, head)
         return new
 
@@ -285,7 +295,7 @@ class StoredThread:
         What is replaced has no place in the conversation any more, but stays stored (`replaced`) until
         `clear`.
         """
-        rows = [row for part in self._in_parts(given, None) for row in part]
+        rows = [row for part in self._in_parts(given) for row in part]
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
             stored = list(all_rows(connection, head))
@@ -327,24 +337,27 @@ class StoredThread:
             rows = list(connection.execute(table.select().where(wanted).order_by(table.c.seq)))
         return [self.form.message(row) for row in rows]
 
-    def clear(self) -> None:
-        """Removes the conversation with its summary."""
-        with self.store.database.write() as connection:
-            head = found(connection, self.scope, self.name, lock=True)
-            if head is not None:
-                connection.execute(messages().delete().where(messages().c.thread == head.seq))
-                connection.execute(threads().delete().where(named(self.scope, self.name)))
+    def clear(self, *, archived: bool = True) -> None:
+        """Removes the conversation with its summary.
 
-    def _in_parts(self, given: Iterable[Any], key: str | None) -> Iterator[list[dict[str, Any]]]:
+        Args:
+            archived: whether its archived messages go, too.
+        """
+        with self.store.database.write() as connection:
+            for name in (self.name, self.name + ARCHIVED)[: 1 + archived]:
+                head = found(connection, self.scope, name, lock=True)
+                if head is not None:
+                    connection.execute(messages().delete().where(messages().c.thread == head.seq))
+                    connection.execute(threads().delete().where(named(self.scope, name)))
+
+    def _in_parts(self, given: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
         """Yields rows of messages, some at a time, with what is counted at once."""
         check_list("given", given, "messages")
-        source, number = iter(given), 0
+        source = iter(given)
         while part := list(islice(source, AT_ONCE)):
-            names = [None if key is None else f"{key}:{number + n}" for n in range(len(part))]
-            rows = list(map(self.form.row, part, names))
+            rows = list(map(self.form.row, part))
             for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
                 row["counts"] = json.dumps(tokens)
-            number += len(part)
             yield rows
 
 

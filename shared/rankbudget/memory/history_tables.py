@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 PINNED_ROWS = "role IN ('system', 'developer')"
 """What always stays, in the words of its index: with parameters in it no database would use that."""
+ARCHIVED = "\x1farchived"
+"""Follows a conversation's name in that of the row which holds its archived messages."""
 NO_SUM = "0" * 32
 """The sum over no messages."""
 
@@ -95,6 +97,25 @@ def reports() -> Table:
     return table
 
 
+@once
+def keys() -> Table:
+    """Returns the table of calls that were named: a hash of each key, and how many messages the call had.
+
+    It is apart from the messages, which may be replaced, and goes with its conversation.
+    """
+    from sqlalchemy import BigInteger, Column, ForeignKey, Integer, String, UniqueConstraint
+
+    number = BigInteger().with_variant(Integer, "sqlite")
+    return _table(
+        "rankbudget_keys",
+        Column("thread", number, ForeignKey(threads().c.seq, ondelete="CASCADE"), nullable=False),
+        Column("key", String(32), nullable=False),
+        Column("sent", Integer, nullable=False),
+        UniqueConstraint("thread", "key"),
+        metadata=threads().metadata,
+    )
+
+
 def create_histories(connection: Connection) -> None:
     """Creates the tables of conversations: the first step of their schema."""
     threads().create(connection)
@@ -104,6 +125,11 @@ def create_histories(connection: Connection) -> None:
 def create_reports(connection: Connection) -> None:
     """Creates the table of reports: the first step of its schema."""
     reports().create(connection)
+
+
+def create_keys(connection: Connection) -> None:
+    """Creates the table of keys: the first step of its schema."""
+    keys().create(connection)
 
 
 def _table(name: str, *columns: Any, metadata: Any = None) -> Table:

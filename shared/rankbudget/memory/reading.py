@@ -15,7 +15,7 @@ from ..messages.measure import Measure
 from ..segment import Scope
 from .database import Database
 from .forms import Counts, HostForm
-from .history_tables import messages, threads
+from .history_tables import ARCHIVED, messages, threads
 from .thread_rows import AT_ONCE, Head, found, locked, pinned_rows, rows_between, save, seal
 
 if TYPE_CHECKING:
@@ -247,7 +247,8 @@ def existing(database: Database, scope: Scope) -> list[str]:
     table, owned = threads(), owned_by(scope)
     mine = (table.c.owner == owned["owner"]) & (table.c.project == owned["project"])
     with database.read() as connection:
-        return list(connection.execute(select(table.c.name).where(mine).order_by(table.c.seq)).scalars())
+        names = connection.execute(select(table.c.name).where(mine).order_by(table.c.seq)).scalars()
+        return list(dict.fromkeys([name.removesuffix(ARCHIVED) for name in names]))
 
 
 def of_one_state(read: Callable[[], T]) -> T:

@@ -249,7 +249,9 @@ class MemoryStore:
         return [memory for shell in shells for memory in ranked(query, shell, self.weights, now)][:limit]
 
     @named_options
-    def fit(self, query: str, *, scope: Scope, max_tokens: int, counter: Any = "o200k_base") -> FitResult:
+    def fit(
+        self, query: str, *, scope: Scope, max_tokens: int, counter: Any = "o200k_base", named: bool = False
+    ) -> FitResult:
         """Returns the memories that a reader's question needs most, within `max_tokens`.
 
         The fifty nearest compete, and all that always matter, by similarity, priority, recency and kind; then
@@ -260,6 +262,7 @@ class MemoryStore:
             scope: who reads.
             max_tokens: most tokens of `.text`.
             counter: a model or encoding name, or anything `counter_for` takes.
+            named: in `.text`, give the key or id of each, which `delete` takes, as its source.
 
         Returns:
             `.segments` with each memory as `.source`; `.text`, tagged as in a prompt with source, confidence
@@ -268,7 +271,7 @@ class MemoryStore:
         problems: list[str] = []
         most = check_count("max_tokens", max_tokens, problems)
         shells, low = self._candidates(query, scope, problems, most)
-        result = fit_memories(query, shells, scope, most, counter, self.weights, self._now())
+        result = fit_memories(query, shells, scope, most, counter, self.weights, self._now(), named=named)
         return replace(result, report=result.report.noting(*low))
 
     @named_options

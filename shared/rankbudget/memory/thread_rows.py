@@ -15,8 +15,8 @@ from ..errors import StoreConflictError, StoreError, shown
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
 from .forms import DICTS, NUMBERED, HostForm
-from .history_tables import NO_SUM, PINNED_ROWS, messages, threads
-from .plain import added, place_value, read, written
+from .history_tables import NO_SUM, PINNED_ROWS, keys, messages, threads
+from .plain import added, digest_of_text, place_value, read, written
 from .tables import owned_by
 
 if TYPE_CHECKING:
@@ -199,6 +199,24 @@ def end_at(connection: Connection, head: Head, name: str) -> None:
         raise StoreConflictError(msg)
     if row.place + 1 < head.size:
         splice(connection, head, row.place + 1, head.size, [])
+
+
+def sent_by(connection: Connection, head: Head, key: str | None) -> int | None:
+    """Returns how many messages a call of this key gave before, wherever they are now; None for no call."""
+    from sqlalchemy import select
+
+    if key is None:
+        return None
+    table = keys()
+    mine = (table.c.thread == head.seq) & (table.c.key == digest_of_text(str(key)))
+    return connection.execute(select(table.c.sent).where(mine)).scalar()
+
+
+def note_sent(connection: Connection, head: Head, key: str, sent: int) -> None:
+    """Notes how many messages the call of a key gave, until the conversation is cleared."""
+    table, of = keys(), digest_of_text(str(key))
+    connection.execute(table.delete().where((table.c.thread == head.seq) & (table.c.key == of)))
+    connection.execute(table.insert(), {"thread": head.seq, "key": of, "sent": sent})
 
 
 def resum(connection: Connection, head: Head, size: int) -> None:
