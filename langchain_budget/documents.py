@@ -118,7 +118,8 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             "hidden": hidden,
         }
         if self.session is not None:
-            request = self.session.request(question=query, ceiling=self._limits.ceiling, **fields)
+            fields |= {"ceiling": self._limits.ceiling, "sources": self.session.sources}
+            request = self.session.request(question=query, **fields)
             plan = drive(self.session.plan_steps(request))
         else:
             asked = CODEC.make("user", query, origin="query")
