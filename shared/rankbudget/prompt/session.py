@@ -263,8 +263,8 @@ class BudgetSession:
 
     def _blocks_steps(self, request: PromptRequest) -> Steps[Plan]:
         """Plans the blocks of a turn whose conversation is planned by another call, before or after this."""
-        assert request.sources is not None
         request = yield from filled_steps(request)
+        assert request.sources is not None
         names, asked = frozenset([block.name for block in request.blocks]), asked_by(request)
         with self._lock:
             said = self._said = of_this_turn(self._said, self._brought, asked)
