@@ -97,7 +97,8 @@ class BudgetContextEdit:
 
     Args:
         trigger: most tokens of the messages, from 1.
-        counter: counts instead of the middleware's own counter, which estimates unless it asks a model.
+        counter: counts instead of the middleware's own counter, which estimates unless it asks a model; the
+            provider may then count more than `trigger`.
         cut: "stable" moves the start of what is kept rarely, for prompt caches; "fill" keeps as much as fits;
             None fills for a question, and is "stable" while its tools are called.
 

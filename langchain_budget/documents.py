@@ -52,7 +52,8 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
         budget: instead of a number, or beside it: the documents get what it leaves beside the question.
         model: its tokenizer counts; without a number and a budget its window, or `context_window`, is the
             budget. `counter` is as in `BudgetTrimmer`.
-        session: a session whose history is granted first; the documents get what it leaves this turn.
+        session: a session that a trimmer shares: the documents get what its messages left for the same
+            question; before them, or without any, their share. The trimmer then leaves them their place.
         scorer: rates the documents; None takes the metadata's score, else a mix of words and meaning.
         compress: allows single sentences where few whole documents fit.
         dedup: leaves out near-duplicates when not everything fits.
@@ -118,7 +119,8 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             "hidden": hidden,
         }
         if self.session is not None:
-            request = self.session.request(question=query, ceiling=self._limits.ceiling, **fields)
+            fields |= {"ceiling": self._limits.ceiling, "sources": self.session.sources}
+            request = self.session.request(question=query, **fields)
             plan = drive(self.session.plan_steps(request))
         else:
             asked = CODEC.make("user", query, origin="query")

@@ -54,13 +54,15 @@ class MemoryRetriever(Settings, BaseRetriever):
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        return super().invoke(input, config, scope=_scope(self.scope, ensure_config(config)), **kwargs)
+        return super().invoke(input, config, scope=scope_of(self.scope, ensure_config(config)), **kwargs)
 
     @override
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return await super().ainvoke(input, config, scope=_scope(self.scope, ensure_config(config)), **kwargs)
+        return await super().ainvoke(
+            input, config, scope=scope_of(self.scope, ensure_config(config)), **kwargs
+        )
 
     @override
     def _get_relevant_documents(
@@ -101,7 +103,7 @@ def memory_tools(
     """
 
     def remember(text: str, config: RunnableConfig, key: str | None = None, kind: Kind = "explicit") -> str:
-        owner = _scope(scope, config)
+        owner = scope_of(scope, config)
         try:  # models fill what is optional with ""
             memory = store.put(text, scope=owner, key=key or None, kind=kind)
         except BudgetConfigError as error:
@@ -109,14 +111,14 @@ def memory_tools(
         return f"Remembered as {memory.key or memory.id!r}."
 
     def recall(query: str, config: RunnableConfig) -> str:
-        owner = _scope(scope, config)
+        owner = scope_of(scope, config)
         found = store.fit(query, scope=owner, max_tokens=max_tokens, counter=counter, named=True)
         if not found.text and found.report.decisions:
             return f"No memory fits into {counted(max_tokens, 'token')}."
         return found.text or "Nothing is remembered about this."
 
     def forget_memory(key: str, config: RunnableConfig) -> str:
-        owner = _scope(scope, config)
+        owner = scope_of(scope, config)
         try:
             if key and store.delete(key, scope=owner):
                 return f"Forgot {key!r}."
@@ -140,10 +142,17 @@ def memory_tools(
     return [StructuredTool.from_function(run, description=words) for run, words in told]
 
 
-def _scope(scope: Reader, config: RunnableConfig) -> Scope:
-    found: Any = scope(config) if callable(scope) else scope
+def scope_of(scope: Callable[[Any], Scope] | Scope, given: Any, name: str = "config") -> Scope:
+    """Returns a scope, or what a function says of what is `given` of a run: its `name` is in the error."""
+    try:
+        found: Any = scope(given) if callable(scope) else scope
+    except (TypeError, AttributeError) as error:
+        msg = f"scope must be a Scope, or a function of the run's {name} (it raised: {error})"
+        raise BudgetConfigError(msg) from error
     if not isinstance(found, Scope):
-        msg = f"scope must be a Scope, or a function of the config that returns one (got {shown(found)})"
+        msg = (
+            f"scope must be a Scope, or a function of the run's {name} that returns one (got {shown(found)})"
+        )
         raise BudgetConfigError(msg)
     return found
 

@@ -20,6 +20,7 @@ from ._codec import CODEC, EDITED, MARK
 from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
+from .memories import scope_of
 from .message_history import BudgetMessageHistory, Store
 from .stored_history import NamedMessageHistory
 
@@ -60,7 +61,8 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     Args:
         store: the `HistoryStore`.
-        scope: whose conversations they are, or a function that says so of a run's `Runtime`.
+        scope: whose conversations they are, or a function that says so of a run's `Runtime`; the run's config
+            is in `ensure_config()` of langchain-core.
         budget: the limits of what is loaded.
         limits: model, max_tokens, context_window, counter, summarizer and summary_timeout, as in
             `BudgetTrimmer`.
@@ -113,7 +115,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
                 "conversation, and an edit in one would not be in the other. Leave out either of them."
             )
             raise BudgetConfigError(msg)
-        return (self.scope(runtime) if callable(self.scope) else self.scope), str(name)
+        return scope_of(self.scope, runtime, "Runtime"), str(name)
 
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import ParrotFakeChatModel
@@ -25,12 +26,14 @@ from langchain_budget import (
     BudgetMiddleware,
     BudgetRetriever,
     BudgetTrimmer,
+    StoredThreadMiddleware,
     budget_model,
     pre_model_hook,
     trim_messages,
 )
-from rankbudget import BudgetSession, TokenBudget
+from rankbudget import BudgetSession, Scope, TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetError, MessageError
+from rankbudget.memory import HistoryStore
 
 
 class Found(BaseRetriever):
@@ -255,3 +258,19 @@ def test_a_trimmer_says_that_a_key_holds_nothing(key: str) -> None:
     """A key that is there is not said to be missing."""
     with pytest.raises(BudgetConfigError, match=rf"must have a value for .*got {key}=None"):
         BudgetTrimmer(max_tokens=50).invoke({key: None})
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        lambda config: Scope(user=config["configurable"]["thread_id"]),
+        lambda config: Scope(user=config.get("configurable")["thread_id"]),
+        lambda runtime: runtime.context,
+    ],
+)
+def test_a_scope_that_reads_a_config_says_what_it_is_given(scope: Any) -> None:
+    """A function of the config, and one that returns no scope, is a typed error where a run's Runtime is given."""
+    stored = StoredThreadMiddleware(HistoryStore(":memory:"), scope=scope, max_tokens=99)
+    agent = create_agent(ParrotFakeChatModel(), middleware=[stored])
+    with pytest.raises(BudgetConfigError, match="scope must be a Scope, or a function of the run's Runtime"):
+        agent.invoke({"messages": [("human", "hi")]}, {"configurable": {"thread_id": "t"}})

@@ -233,7 +233,7 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
         demands += _awaited(request, inputs.turn, room, demands)
     if budget.surplus != "keep" and _all_fits(inputs, room, demands):
         wanted = {demand.name: demand.wanted for demand in demands}
-        if "history" in wanted:
+        if inputs.timeline is not None:
             wanted["history"] = room - sum(wanted.values()) + wanted["history"]
         return Grants(wanted, tuple(demands), whole=True)
     everyone = with_absent(budget, demands, sources=inputs.turn.sources)
@@ -245,7 +245,8 @@ def grant(request: PromptRequest, inputs: Inputs, prices: Prices) -> Grants:
 
 def _all_fits(inputs: Inputs, room: int, demands: Sequence[Demand]) -> bool:
     """Returns whether all that is wanted fits; counts the history only as far as the room reaches."""
-    left = room - sum([demand.wanted for demand in demands if demand.name != "history"])
+    given = inputs.timeline is not None
+    left = room - sum([demand.wanted for demand in demands if not given or demand.name != "history"])
     if left < 0 or inputs.timeline is None:
         return left >= 0
     if inputs.turn.granted_history is not None:
@@ -255,9 +256,13 @@ def _all_fits(inputs: Inputs, room: int, demands: Sequence[Demand]) -> bool:
 
 
 def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[Demand]) -> list[Demand]:
-    """Returns demands that reserve the share of each block that another call of this turn will bring."""
+    """Returns demands that reserve the share of each block that another call of this turn will bring.
+
+    A history must have its share: what it cannot do without is not known yet.
+    """
     missing = sorted(turn.awaited.difference([demand.name for demand in demands]))
     unbounded = [demand_for(request.budget, name, UNBOUNDED) for name in missing]
     everyone = with_absent(request.budget, [*demands, *unbounded], sources=turn.sources)
     shares = allocate(room, everyone, surplus="keep").shares
-    return [replace(demand, wanted=shares[demand.name]) for demand in unbounded]
+    shared = [replace(demand, wanted=shares[demand.name]) for demand in unbounded]
+    return [replace(one, pinned=one.wanted) if one.name == "history" else one for one in shared]

@@ -21,11 +21,15 @@ from ..report.report import FitResult
 from ..segment import Block, check_block_name
 from .fit_messages import check_messages, check_timeout
 from .kinds import check_kinds
+from .parts import Part, asked_by, beside_steps, limit_of, of_this_turn
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 from .stores import filled_steps
 
-_LEARNED = ("sources", "host_tokens", "_reported", "_planned", "_states", "_turn", "_task")
+_LEARNED = (
+    *("sources", "host_tokens", "_reported", "_planned", "_states", "_turn", "_task"),
+    *("_said", "_brought"),
+)
 _CONVERSATIONS = 4
 """How many conversations of a thread are remembered: of an agent, of its sub-agent, of calls for a title."""
 _BELIEVED = 4
@@ -66,6 +70,8 @@ class BudgetSession:
         >>> len(session.fit(chat).messages)  # over the limit: cut once, to half or the last three exchanges
         3
     """
+
+    _said = _brought = Part()  # the last plan of the conversation, and of blocks that another call brought
 
     @named_options
     def __init__(
@@ -213,8 +219,11 @@ class BudgetSession:
         """Makes the plan of the `request` of a turn, or a part of the plan that an earlier call made of it.
 
         The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
-        keep their share reserved. A failure leaves the session as it was.
+        keep their share reserved. Blocks without a history, but with it among the `sources`, get what the
+        history left, or their share. A failure leaves the session as it was.
         """
+        if request.history is None and "history" in (request.sources or ()):
+            return (yield from self._blocks_steps(request))
         if request.history is None or (request.summarizer, self.summarizer) != (None, None):
             request = self._completed(request)
         request = yield from filled_steps(request)
@@ -222,23 +231,54 @@ class BudgetSession:
         if request.history is None:  # nothing reads one, so nothing is kept free for it
             sources = frozenset(present) if request.sources is None else request.sources
             return (yield from plan_steps(replace(request, sources=sources)))
+        return (yield from self._turn_steps(request, present))
+
+    def _turn_steps(self, request: PromptRequest, present: set[str]) -> Steps[Plan]:
+        """Plans a conversation, with the blocks that are `present` beside it."""
+        assert request.history is not None
         sources = request.sources if request.sources is not None else self.sources | present
         key = (len(request.history), hash(request.question_text))
+        asked = 0 if self._brought.asked is None else asked_by(request)
         with self._lock:
             known, turn = self._states, self._turn
+            brought = self._brought = of_this_turn(self._brought, self._said, asked)
         known = with_stored(known, request.history, request.summarizer)
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
-        made = yield from plan_steps(request, Turn(sources, awaited, known, granted))
+        parts = Turn(sources, awaited, known, granted)
+        made = yield from beside_steps(request, parts, asked, other=brought, taken=brought.tokens)
         host = self.host_tokens if request.extra_tokens >= self.host_tokens else 0
         planned = made.report.total_tokens - host
+        own = planned - sum([fit.tokens for fit in made.kept.values()])
+        said = Part(asked_by(request), own, frozenset({"history"}))
         with self._lock:
+            self._said = said
             if made.state is not None and self._remember(made.state, known):
                 self._turn = (*key, made.granted["history"])
             if self._planned is not None and self._planned[0] == key[0]:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
         yield from keep_summary(request.history, made.state)
+        return made
+
+    def _blocks_steps(self, request: PromptRequest) -> Steps[Plan]:
+        """Plans the blocks of a turn whose conversation is planned by another call, before or after this."""
+        request = yield from filled_steps(request)
+        assert request.sources is not None
+        names, asked = frozenset([block.name for block in request.blocks]), asked_by(request)
+        with self._lock:
+            said = self._said = of_this_turn(self._said, self._brought, asked)
+        if said.asked != asked and self._read is not None:
+            made = yield from self.plan_steps(self._completed(request))
+            tokens = sum([fit.tokens for fit in made.kept.values()])
+        else:
+            fixed = request.extra_tokens + (0 if request.measure is None else request.measure.overhead)
+            taken = min(said.tokens + self.host_tokens, limit_of(request)) - fixed  # the question is in both
+            turn = Turn(request.sources, request.sources - names)
+            made = yield from beside_steps(request, turn, asked, other=said, taken=max(0, taken))
+            tokens = made.report.total_tokens - fixed
+        with self._lock:
+            self._brought = Part(asked, tokens, names)
         return made
 
     def _remember(self, state: ThreadState, known: Sequence[ThreadState]) -> bool:
@@ -269,6 +309,7 @@ class BudgetSession:
         """Forgets the conversation: its cut, its summary and its plan."""
         with self._lock:
             self._states, self._turn, self._planned = (), None, None
+            self._said = self._brought = Part()
 
     @property
     def summary(self) -> str:

@@ -1,0 +1,61 @@
+"""Two parts of one prompt that are planned in separate calls: a conversation, and blocks beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .._drivers import Steps
+from ..errors import BudgetExceededError
+from ..messages.texts import content_text
+from .request import Plan, PromptRequest, Turn
+from .stages import plan_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one call of a turn planned."""
+
+    asked: int | None = None  # hash of its question; None before the first call
+    tokens: int = 0
+    names: frozenset[str] = frozenset()  # of its blocks
+
+
+def asked_by(request: PromptRequest) -> int:
+    """Returns the hash of the question that a request should answer, wherever it is."""
+    text, history, codec = request.question_text, request.history or (), request.codec
+    for position in range(len(history) - 1, -1, -1) if not text else ():
+        if codec.role(history[position]) == "user":
+            text = content_text(codec.to_dict(history[position]).get("content"))
+            break
+    return hash(text.strip())
+
+
+def of_this_turn(other: Part, last: Part, asked: int) -> Part:
+    """Returns the `other` part, nothing where it belongs to the `last` plan of this one and `asked` is new."""
+    return Part() if other.asked == last.asked != asked else other
+
+
+def limit_of(request: PromptRequest) -> int:
+    """Returns the largest prompt of a request beside any system prompt."""
+    return request.budget.limit(band=request.counter.band, ceiling=request.ceiling)
+
+
+def beside_steps(request: PromptRequest, turn: Turn, asked: int, *, other: Part, taken: int) -> Steps[Plan]:
+    """Makes the plan of one part beside the `other` part, for which `taken` tokens of the limit stay free.
+
+    Where the other part did not answer the same question, its share is kept free. It may have been asked in
+    other words; so both must fit, too, unless what must stay of this part does not.
+    """
+    if other.asked is None or not other.names <= turn.awaited:
+        return (yield from plan_steps(request, turn))
+    limit, band = limit_of(request), request.counter.band
+    left = replace(request, ceiling=request.budget.ceiling_for(max(0, limit - taken), band=band))
+    sources = (turn.sources or turn.awaited) - other.names
+    beside = plan_steps(left, replace(turn, sources=sources, awaited=turn.awaited - other.names))
+    if other.asked == asked:
+        return (yield from beside)
+    made = yield from plan_steps(request, turn)
+    try:
+        return made if made.report.total_tokens + taken <= limit else (yield from beside)
+    except BudgetExceededError:
+        return made  # the other part was of an earlier turn
