@@ -24,7 +24,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.bridge.pydantic import AnyUrl, BaseModel
 
-from rankbudget.adapters import block_text, media_of
+from rankbudget.adapters import as_block, block_text, media_of
 from rankbudget.memory import HostForm
 
 from ._codec import STORED, ChatCodec
@@ -133,7 +133,7 @@ def made(neutral: Mapping[str, Any], name: str | None) -> ChatMessage:
     calls = neutral.get("tool_calls") or ()
     if not isinstance(content, list):
         content = [content] if content or not (calls or content is None) else []
-    blocks = [*map(_block, content), *map(_call, calls)]
+    blocks = [*map(_block, map(as_block, content)), *map(_call, calls)]
     extra = {key: neutral[key] for key in ("tool_call_id", "name") if neutral.get(key)}
     if name is not None:
         extra["id"] = name

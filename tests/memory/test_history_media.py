@@ -346,6 +346,17 @@ def test_a_documents_name_is_found_where_langchain_puts_it() -> None:
     database.close()
 
 
+@pytest.mark.parametrize("form", [LANGCHAIN, LLAMAINDEX], ids=["langchain", "llamaindex"])
+def test_thinking_among_geminis_parts_is_thinking(form: Any) -> None:
+    """Gemini's parts have no type: a thought stays one, and is not said."""
+    parts = [{"text": "A capital is asked for.", "thought": True}, {"text": "Paris."}]
+    database = HistoryStore(":memory:")
+    database.thread("t", scope=ANN).append([{"role": "model", "parts": parts}])
+    [seen] = database.thread("t", scope=ANN, form=form).messages()
+    assert (seen.text if form is LANGCHAIN else seen.content) == "Paris."
+    database.close()
+
+
 def test_other_data_addresses_are_read() -> None:
     """An address may hold its data percent-encoded, with a charset, or without a media type."""
     urls = {
