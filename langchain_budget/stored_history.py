@@ -12,6 +12,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 
 from rankbudget import Scope
+from rankbudget.adapters import PDF, Media, as_block, media_of
 from rankbudget.errors import MessageError
 from rankbudget.memory import HistoryStore, HostForm, StoredThread, ThreadMessages
 from rankbudget.memory.forms import NUMBERED
@@ -19,6 +20,14 @@ from rankbudget.memory.forms import NUMBERED
 from ._codec import CODEC
 from ._convert import as_messages
 from ._options import checked
+
+_AS_IT_IS = ("image_url", "image_generation_call", "computer_screenshot", "container_upload")
+"""Media that LangChain's clients read in the provider's own form."""
+_BESIDE = ("cache_control", "citations", "title", "context")
+"""What Anthropic is sent beside media."""
+
+_UNNAMED = "document.pdf"
+"""OpenAI refuses a file without a name."""
 
 
 class StoredMessageHistory(BaseChatMessageHistory):
@@ -98,9 +107,10 @@ def restored(data: Mapping[str, Any]) -> BaseMessage:
 
 def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
     """Returns a message from the neutral form that another host's codec wrote."""
-    content: Any = neutral.get("content")
+    content: Any = neutral.get("content") or neutral.get("refusal")
     reasoning: dict[str, str] = {}
     if isinstance(content, list):
+        content = [as_block(part) for part in content]  # Gemini's parts have no type
         thought = "".join(part.get("thinking", "") for part in content if _is_unsigned(part))
         reasoning = {"reasoning_content": thought} if thought else {}
         content = [_block(part) for part in content if not _is_unsigned(part)]
@@ -124,9 +134,41 @@ def _is_unsigned(part: Any) -> bool:
 
 def _block(part: Any) -> Any:
     """Returns a content block; of signed thinking LlamaIndex keeps text and signature, or the signature."""
-    if not isinstance(part, dict) or part.get("type") != "thinking" or part.get("thinking"):
+    if not isinstance(part, dict) or part.get("type") in _AS_IT_IS:
         return part
-    return {"type": "redacted_thinking", "data": part["signature"]}
+    if part.get("type") == "thinking":
+        return part if part.get("thinking") else {"type": "redacted_thinking", "data": part["signature"]}
+    if part.get("type") == "refusal":
+        return {"type": "text", "text": part.get("refusal") or ""}
+    return _media(part)
+
+
+def _media(part: dict[str, Any]) -> dict[str, Any]:
+    """Returns media as LangChain's standard block, which its clients send with the media type.
+
+    A text file, and what no provider takes as a file, is a text.
+    """
+    media = media_of(part)
+    if media is None:
+        return part
+    said = _instead(media)
+    if said is not None:
+        return {"type": "text", "text": said}
+    if media.detail and media.address():  # only OpenAI's own form has a place for it
+        return {"type": "image_url", "image_url": {"url": media.address(), "detail": media.detail}}
+    name = media.name or (_UNNAMED if media.mime == PDF and media.data else "")
+    told = {"mime_type": media.mime, "filename": name}
+    beside = {key: part[key] for key in _BESIDE if key in part}
+    return {"type": media.kind, **media.source(), **{k: v for k, v in told.items() if v}, **beside}
+
+
+def _instead(media: Media) -> str | None:
+    """Returns the text that is sent in the place of media, None where they are sent themselves."""
+    said = media.written_text()
+    if said is not None or not media.source():
+        return media.told() if said is None else said
+    refused = media.kind == "file" and media.data and media.mime != PDF
+    return media.told(f"{media.mime or 'unknown type'}, not sent") if refused else None
 
 
 def _calls(given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:

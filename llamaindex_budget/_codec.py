@@ -234,8 +234,8 @@ def _neutral_media(block: Any) -> dict[str, Any]:
         audio = {"data": _where(block, block.audio, None), "format": block.format or ""}
         return {"type": "input_audio", "input_audio": audio}
     if isinstance(block, VideoBlock):
-        video = {"url": _where(block, block.video, block.video_mimetype or "video/mp4")}
-        return {"type": "video", "video": video}
+        mime = block.video_mimetype or "video/mp4"
+        return {"type": "video", "video": {"url": _where(block, block.video, mime), "mime_type": mime}}
     data = _where(block, block.data, block.document_mimetype or "application/octet-stream")
     return {"type": "file", "file": {"filename": block.title or "", "file_data": data}}
 

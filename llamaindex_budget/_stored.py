@@ -24,7 +24,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.bridge.pydantic import AnyUrl, BaseModel
 
-from rankbudget.adapters import block_text
+from rankbudget.adapters import as_block, block_text, media_of
 from rankbudget.memory import HostForm
 
 from ._codec import STORED, ChatCodec
@@ -32,15 +32,22 @@ from ._serialize import class_named
 
 _BLOCK, _URL, _PATH = "rankbudget:block", "rankbudget:url", "rankbudget:path"
 _INLINE = "data:"
-_IMAGES, _SOUNDS = ("image_url", "image", "input_image"), ("input_audio", "audio")
-_FILMS, _FILES = ("video", "video_url"), ("file", "document", "input_file")
-_MEDIA = frozenset([*_IMAGES, *_SOUNDS, *_FILMS, *_FILES])
+_WEB = ("http://", "https://")
+_GENERATED = ("image_generation_call", "computer_screenshot")
+"""Pictures that OpenAI keeps among a model's own items: as blocks of an answer they would be refused."""
 _DATA: dict[type[Any], str] = {
     ImageBlock: "image",
     AudioBlock: "audio",
     VideoBlock: "video",
     DocumentBlock: "data",
 }
+_MADE: dict[str, tuple[type[Any], str]] = {
+    "image": (ImageBlock, "image_mimetype"),
+    "audio": (AudioBlock, "format"),
+    "video": (VideoBlock, "video_mimetype"),
+    "file": (DocumentBlock, "document_mimetype"),
+}
+"""The block of each kind of media, and its field for the media type."""
 
 
 # ---- as it was -------------------------------------------------------------------------------------------
@@ -121,11 +128,12 @@ def _movable(block: Any) -> list[Any]:
 # ---- from another host -----------------------------------------------------------------------------------
 def made(neutral: Mapping[str, Any], name: str | None) -> ChatMessage:
     """Returns a message from the neutral form that another host's codec wrote."""
-    content: Any = neutral.get("content")
+    said = neutral.get("content")
+    content: Any = said or neutral.get("refusal") or said
     calls = neutral.get("tool_calls") or ()
     if not isinstance(content, list):
         content = [content] if content or not (calls or content is None) else []
-    blocks = [*map(_block, content), *map(_call, calls)]
+    blocks = [*map(_block, map(as_block, content)), *map(_call, calls)]
     extra = {key: neutral[key] for key in ("tool_call_id", "name") if neutral.get(key)}
     if name is not None:
         extra["id"] = name
@@ -151,10 +159,10 @@ def _block(part: Any) -> Any:
     kind = part.get("type")
     if kind in ("thinking", "reasoning", "redacted_thinking"):
         return _thinking(part)
-    media = _media(kind, part) if kind in _MEDIA else None
+    media = _media(part)
     if media is not None:
         return media
-    text = block_text(part)
+    text = part.get("refusal") if kind == "refusal" else block_text(part)
     return TextBlock(text=json.dumps(part, ensure_ascii=False) if text is None else text)
 
 
@@ -164,43 +172,24 @@ def _thinking(part: Mapping[str, Any]) -> ThinkingBlock:
     return ThinkingBlock(content=said, additional_information={"signature": sealed} if sealed else {})
 
 
-def _media(kind: Any, part: Mapping[str, Any]) -> Any:
-    """Returns the block of an image, sound, film or file; None where it holds neither data nor an address."""
-    held = _held(kind, part)
-    raw, url, mime = _data(held)
-    if raw is None and not url:
+def _media(part: Mapping[str, Any]) -> Any:
+    """Returns the block of an image, sound, film or file; a text where LlamaIndex's clients cannot open it."""
+    media = media_of(part)
+    if media is None:
         return None
-    place: dict[str, Any] = {"url": AnyUrl(url) if url and kind not in _FILES else None}
-    if kind in _IMAGES:
-        detail = held.get("detail")
-        return ImageBlock.model_construct(image=raw, image_mimetype=mime, detail=detail, path=None, **place)
-    if kind in _SOUNDS:
-        form = held.get("format") or (mime or "").rpartition("/")[2] or None
-        return AudioBlock.model_construct(audio=raw, format=form, path=None, **place)
-    if kind in _FILMS:
-        return VideoBlock.model_construct(video=raw, video_mimetype=mime, path=None, **place)
-    title = held.get("filename") or part.get("title") or part.get("filename") or DocumentBlock().title
-    return DocumentBlock.model_construct(data=raw, url=url, title=title, document_mimetype=mime, path=None)
-
-
-def _held(kind: Any, part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the part of a block that holds its data or address, wherever a provider puts it."""
-    held: Any = part.get(kind)
-    held = held if isinstance(held, Mapping) else {"url": held} if isinstance(held, str) else part
-    source = held.get("source")
-    return source if isinstance(source, Mapping) else held
-
-
-def _data(held: Mapping[str, Any]) -> tuple[bytes | None, str | None, str | None]:
-    """Returns data in base64, or else an address, and the media type."""
-    mime = held.get("media_type") or held.get("mime_type") or held.get("mimeType")
-    data, url = held.get("data") or held.get("base64") or held.get("file_data"), held.get("url")
-    if isinstance(data, str) and data.startswith(_INLINE):
-        data, url = None, data
-    if isinstance(url, str) and url.startswith(_INLINE) and ";base64," in url:
-        head, _, data = url.partition(";base64,")
-        mime, url = head.removeprefix(_INLINE), None
-    return data.encode() if isinstance(data, str) else data, url, mime
+    if media.text is not None:
+        return TextBlock(text=media.written_text())
+    if part.get("type") in _GENERATED or not (media.data or media.url.startswith(_WEB)):
+        return TextBlock(text=media.told())
+    kind, typed = _MADE[media.kind]
+    said = media.mime.rpartition("/")[2] if kind is AudioBlock else media.mime
+    beside: dict[str, Any] = {
+        "image": {"detail": media.detail or None},
+        "file": {"title": media.name or DocumentBlock().title},
+    }.get(media.kind, {})
+    url = AnyUrl(media.url) if media.url and kind is not DocumentBlock else media.url
+    own = {_DATA[kind]: media.data.encode() or None, typed: said or None, "url": url or None, "path": None}
+    return kind.model_construct(**own, **beside)
 
 
 FORM = HostForm(

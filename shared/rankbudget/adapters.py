@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from .conversation.state import digest_of
     from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
     from .conversation.timeline import Timeline
-    from .counting.blocks import block_text, call_reference, called_in, in_turn, results_in, without_answered
+    from .counting.blocks import (
+        as_block,
+        block_text,
+        call_reference,
+        called_in,
+        in_turn,
+        results_in,
+        without_answered,
+    )
+    from .counting.media_forms import PDF, Media, media_of
     from .errors import check_options
     from .fitting.evidence import Evidence
     from .fitting.protocol import Fit, Piece
@@ -70,8 +79,9 @@ _HOMES = {
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
     "counting.blocks": (
-        "block_text", "call_reference", "called_in", "in_turn", "results_in", "without_answered",
+        "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in", "without_answered",
     ),
+    "counting.media_forms": ("PDF", "Media", "media_of"),
     "errors": ("check_options",),
     "fitting.evidence": ("Evidence",),
     "fitting.protocol": ("Fit", "Piece"),
@@ -100,13 +110,13 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "JOINT", "NOTICE", "NO_CONTEXT", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT", "Call",
-    "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure", "ModelFacts",
+    "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT", "Call",
+    "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure", "Media", "ModelFacts",
     "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer", "Timeline", "adrive",
-    "assumed_window_of", "awaiting", "block_text", "blocking", "call_reference", "called_in", "check_options",
+    "as_block", "assumed_window_of", "awaiting", "block_text", "blocking", "call_reference", "called_in", "check_options",
     "content_text", "context_window_of", "default_embedder", "digest_of", "drive", "escape_text",
     "example_text", "fair_level", "finished", "function_name", "function_named", "holds", "in_turn",
-    "is_blocking", "is_text", "limits_of", "plain_budget", "plan_steps", "read_counter", "read_session",
+    "is_blocking", "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter", "read_session",
     "refuse_empty", "refuse_empty_question", "render_block", "replace_text", "report_figures", "results_in",
     "segment_signals", "send_report", "sent_beside", "spread_text", "summarize_steps",
     "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors", "window_asked_of", "window_notes",

@@ -233,6 +233,10 @@ def _part(part: Any) -> tuple[str, Any]:
     if kind in ("thinking", "reasoning", "redacted_thinking"):
         told = part.get("thinking") or part.get("reasoning") or ""
         return "thinking", (told, part.get("signature") or part.get("data") or "")
+    if kind in ("file", "audio", "input_audio"):
+        held = part.get(kind, part)
+        data = held.get("base64") or held.get("data") or held["file_data"].partition("base64,")[2]
+        return kind.removeprefix("input_"), (data, held.get("filename"))
     return kind, part[kind]
 
 

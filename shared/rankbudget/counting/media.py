@@ -17,15 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .media_forms import ADDRESSES, DATA, data_url, media_kind, media_parts
 from .models import plain_name
 
 Size = tuple[int, int]
 
-_DATA_URL = re.compile(r"^data:([^,;]{0,100})(?:;[^,]{0,99})?;base64,", re.IGNORECASE)
 _BASE64 = re.compile(r"[\w+/=\s-]*\Z", re.ASCII)
-_PLACES = ("image_url", "source", "inlineData", "inline_data", "input_audio", "file", "metadata", "extras")
-_DATA = ("url", "image_url", "data", "base64", "file_data", "result")
-_TYPES = ("media_type", "mime_type", "mimeType", "mimetype")
 _HEAD = 262_144  # a JPEG may carry a preview before it says its size
 _SIZES: tuple[tuple[bytes, int, int, Any, int, int, int], ...] = (
     (rb"\x89PNG\r\n\x1a\n", 16, 8, "big", 32, 0xFFFFFFFF, 0),
@@ -38,13 +35,6 @@ _SIZES: tuple[tuple[bytes, int, int, Any, int, int, int], ...] = (
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the segments of a JPEG that hold its size
 _PADDING = 0xFF
 
-_KINDS = {
-    "image": "image_url input_image image image_file computer_screenshot image_generation_call",
-    "audio": "input_audio audio audio_url",
-    "file": "file document input_file file_url container_upload text-plain",
-    "video": "video video_url input_video",
-}
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
 _PAGES = re.compile(rb"/Count\s+(\d{1,5})\b")
 _BYTES_PER_PAGE = 30_000  # where a PDF does not say how many pages it has
@@ -95,7 +85,7 @@ class MediaTable:
 
     def tokens(self, block: Mapping[str, Any]) -> int | None:
         """Returns the tokens of a media block, None for a block of another kind."""
-        kind = _kind_of(block)
+        kind = media_kind(block)
         if kind == "image":
             return self._image(block)
         if kind == "audio":
@@ -134,7 +124,7 @@ class MediaTable:
 
 def inline_content(block: Mapping[str, Any]) -> Any:
     """Returns the text or the content blocks that a file carries, None where its provider must open it."""
-    if _kind_of(block) != "file":
+    if media_kind(block) != "file":
         return None
     source = block.get("source")
     if not isinstance(source, Mapping):
@@ -153,14 +143,6 @@ def inline_content(block: Mapping[str, Any]) -> Any:
         return data.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _kind_of(block: Mapping[str, Any]) -> str | None:
-    kind = block.get("type")
-    if kind == "media":  # LangChain's and Gemini's own: the media type says which
-        major = _media_type(block).split("/")[0].lower()
-        return major if major in _KINDS else "file"
-    return _KIND_OF.get(kind) if isinstance(kind, str) else None
 
 
 _TABLES = {
@@ -224,7 +206,7 @@ def image_size(block: Mapping[str, Any]) -> Size | None:
     if head:
         size = _jpeg_size(head) if head.startswith(b"\xff\xd8") else _size(head)
         return size if size and min(size) > 0 else None
-    for part in _parts(block):
+    for part in media_parts(block):
         width, height = part.get("width"), part.get("height")
         if isinstance(width, (int, float)) and isinstance(height, (int, float)) and min(width, height) >= 1:
             return int(width), int(height)
@@ -234,38 +216,20 @@ def image_size(block: Mapping[str, Any]) -> Size | None:
 def _embedded_bytes(block: Mapping[str, Any], *, most: int) -> bytes | None:
     """Returns the first bytes of the data a block embeds as base64, None when it only refers to them."""
     found: Any
-    for key, found in ((key, part.get(key)) for part in _parts(block) for key in _DATA):
+    for key, found in ((key, part.get(key)) for part in media_parts(block) for key in (*DATA, *ADDRESSES)):
         if isinstance(found, (bytes, bytearray)):
             return bytes(found[:most])
-        data_url = _data_url(found)
-        is_plain = isinstance(found, str) and key not in {"url", "image_url"} and _BASE64.match(found[:200])
-        if not data_url and not is_plain:
+        inline = data_url(found)
+        is_plain = isinstance(found, str) and key not in ADDRESSES and _BASE64.match(found[:200])
+        if not inline and not is_plain:
             continue
-        start = data_url.end() if data_url else 0
+        start = inline.end() if inline else 0
         raw = found[start : start + -(-most // 3) * 4]
         try:
             return base64.b64decode(raw[: len(raw) // 4 * 4], validate=False)[:most]
         except (binascii.Error, ValueError):
             return None
     return None
-
-
-def _media_type(block: Mapping[str, Any]) -> str:
-    """Returns the media type that a block says its data has, "" where it says none."""
-    for part in _parts(block):
-        said = [part[key] for key in _TYPES if isinstance(part.get(key), str)]
-        said += [url[1] for key in _DATA if (url := _data_url(part.get(key)))]
-        if said:
-            return str(said[0])
-    return ""
-
-
-def _parts(block: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [block, *(block[place] for place in _PLACES if isinstance(block.get(place), Mapping))]
-
-
-def _data_url(value: Any) -> re.Match[str] | None:
-    return _DATA_URL.match(value[:400]) if isinstance(value, str) else None
 
 
 def _size(head: bytes) -> Size | None:
