@@ -173,7 +173,7 @@ def _thinking(part: Mapping[str, Any]) -> ThinkingBlock:
 
 
 def _media(part: Mapping[str, Any]) -> Any:
-    """Returns the block of an image, sound, film or file; a text where LlamaIndex's clients cannot open it."""
+    """Returns the block of an image, sound, film or file; a text where no client of LlamaIndex opens it."""
     media = media_of(part)
     if media is None:
         return None

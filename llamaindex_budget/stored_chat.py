@@ -88,7 +88,7 @@ class StoredChatStore(BaseChatStore):
         thread.replace(messages)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Removes a conversation, its archived part too, and returns what it was; None where there was none."""
+        """Removes a conversation, its archived part too, and returns what it was, None for none."""
         thread = self.thread(key)
         messages = thread.messages()
         thread.clear()

@@ -110,17 +110,18 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT", "Call",
-    "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure", "Media", "ModelFacts",
-    "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer", "Timeline", "adrive",
-    "as_block", "assumed_window_of", "awaiting", "block_text", "blocking", "call_reference", "called_in", "check_options",
-    "content_text", "context_window_of", "default_embedder", "digest_of", "drive", "escape_text",
-    "example_text", "fair_level", "finished", "function_name", "function_named", "holds", "in_turn",
-    "is_blocking", "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter", "read_session",
-    "refuse_empty", "refuse_empty_question", "render_block", "replace_text", "report_figures", "results_in",
-    "segment_signals", "send_report", "sent_beside", "spread_text", "summarize_steps",
-    "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors", "window_asked_of", "window_notes",
-    "with_clear_ids", "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
+    "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT",
+    "Call", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure",
+    "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer",
+    "Timeline", "adrive", "as_block", "assumed_window_of", "awaiting", "block_text", "blocking",
+    "call_reference", "called_in", "check_options", "content_text", "context_window_of", "default_embedder",
+    "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished", "function_name",
+    "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of", "media_of", "plain_budget",
+    "plan_steps", "read_counter", "read_session", "refuse_empty", "refuse_empty_question", "render_block",
+    "replace_text", "report_figures", "results_in", "segment_signals", "send_report", "sent_beside",
+    "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors",
+    "window_asked_of", "window_notes", "with_clear_ids", "within_window", "without_answered", "wrapper_of",
+    "write_counter", "write_session",
 ]  # fmt: skip
 
 

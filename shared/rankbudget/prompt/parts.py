@@ -31,7 +31,7 @@ def asked_by(request: PromptRequest) -> int:
 
 
 def of_this_turn(other: Part, last: Part, asked: int) -> Part:
-    """Returns the `other` part, nothing where it belongs to the `last` plan of this one and `asked` is new."""
+    """Returns the `other` part; nothing where it goes with the `last` plan of this one and `asked` is new."""
     return Part() if other.asked == last.asked != asked else other
 
 
