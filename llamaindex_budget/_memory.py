@@ -38,6 +38,7 @@ from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit, within
 from .models import as_summarizer
+from .prompt_helper import for_one_call
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -260,7 +261,7 @@ class SessionMemory(BaseMemory):
         self, session: BudgetSession, request: PromptRequest, *, awaits: bool
     ) -> Steps[Plan]:
         """Makes a plan that leaves nodes to come the room for one call; what does not fit so has more."""
-        most = self.one_call if awaits and "knowledge" in session.sources else None
+        most = for_one_call(self.one_call) if awaits and "knowledge" in session.sources else None
         if most is not None and most < (request.ceiling or most + 1):
             try:
                 return (yield from session.plan_steps(replace(request, ceiling=most)))

@@ -66,7 +66,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         self, session: BudgetSession, request: PromptRequest, *, awaits: bool
     ) -> Steps[Plan]:
         """Leaves nodes that may come what the stock buffer does; what must stay may have all of the limit."""
-        if awaits and self.one_call is not None and self.token_limit == self._derived:
+        if self.one_call is not None and self.token_limit == self._derived:
             share = int(self.token_limit * DEFAULT_TOKEN_LIMIT_RATIO)
             smaller = replace(request, history_tokens=share)
             try:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_index.core import Settings
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -45,7 +44,7 @@ from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_of, one_call_limit, within
 from .models import embedder
-from .prompt_helper import BudgetPromptHelper
+from .prompt_helper import for_one_call
 
 _FIRST_NODES = 400  # tokens of nodes that come before what a synthesizer keeps free
 _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
@@ -208,12 +207,12 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         ceiling = self.memory.one_call if self.llm is None and self.memory is not None else None
         if self.llm is not None:
             ceiling = one_call_limit(self.llm)
+        ceiling = for_one_call(ceiling)
         told = self.prompt if self.memory is None or self.prompt is not None else self.memory.given_prompt
         if told is None and ceiling is not None:
             # Engines write no tags around nodes, and where the LLM is known what they write has its own room.
             turn = {**turn, "prompt": ""}
-        # `Settings.prompt_helper` makes a stock helper where there is none, which all engines would then use.
-        if ceiling is None or isinstance(Settings._prompt_helper, BudgetPromptHelper):  # noqa: SLF001
+        if ceiling is None:
             return (yield from self._plan_steps(turn, query))
         most = ceiling
         for least in (_FIRST_NODES, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
@@ -191,6 +192,12 @@ class BudgetPromptHelper(PromptHelper):
             messages = [ChatMessage(role=MessageRole.SYSTEM, content=_model(llm).system_prompt), *messages]
         counter = self._counter_for(llm)
         return counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
+
+
+def for_one_call(most: int | None) -> int | None:
+    """Returns the `most` tokens of a prompt that is asked once; None where engines ask once anyway."""
+    # `Settings.prompt_helper` makes a stock helper where there is none, which all engines would then use.
+    return None if isinstance(Settings._prompt_helper, BudgetPromptHelper) else most  # noqa: SLF001
 
 
 def _model(llm: Any) -> Any:

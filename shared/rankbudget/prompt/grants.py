@@ -256,7 +256,7 @@ def _all_fits(inputs: Inputs, room: int, demands: Sequence[Demand]) -> bool:
 
 
 def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[Demand]) -> list[Demand]:
-    """Returns demands that reserve the share of each block that another call of this turn will bring.
+    """Returns demands that reserve what each block of another call of this turn had, or else its share.
 
     A history must have its share: what it cannot do without is not known yet.
     """
@@ -264,5 +264,6 @@ def _awaited(request: PromptRequest, turn: Turn, room: int, demands: Sequence[De
     unbounded = [demand_for(request.budget, name, UNBOUNDED) for name in missing]
     everyone = with_absent(request.budget, [*demands, *unbounded], sources=turn.sources)
     shares = allocate(room, everyone, surplus="keep").shares
-    shared = [replace(demand, wanted=shares[demand.name]) for demand in unbounded]
+    wanted = {**shares, **turn.taken}
+    shared = [replace(demand, wanted=wanted[demand.name]) for demand in unbounded]
     return [replace(one, pinned=one.wanted) if one.name == "history" else one for one in shared]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError
@@ -18,6 +19,23 @@ class Part:
     asked: int | None = None  # hash of its question; None before the first call
     tokens: int = 0
     names: frozenset[str] = frozenset()  # of its blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Had:
+    """What the blocks of a turn had in its earlier calls."""
+
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    limit: int = 0  # the largest
+
+    def within(self, ceiling: int | None) -> Mapping[str, int]:
+        """Returns the tokens of each block; none for a call with a smaller limit."""
+        return self.tokens if ceiling is None or ceiling >= self.limit else {}
+
+    def after(self, made: Plan, names: Iterable[str]) -> Had:
+        """Returns the same after another plan, which had the blocks with these names."""
+        kept = {name: made.kept[name].tokens if name in made.kept else 0 for name in names}
+        return Had({**self.tokens, **kept}, max(self.limit, made.report.limit))
 
 
 def asked_by(request: PromptRequest) -> int:

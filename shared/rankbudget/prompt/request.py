@@ -89,6 +89,7 @@ class Turn:
     awaited: frozenset[str] = frozenset()  # blocks that another call of this turn brings; share reserved
     known: Sequence[ThreadState] = ()  # what the session remembers, of each conversation in the thread
     granted_history: int | None = None  # what an earlier call of this turn granted it; None without one
+    taken: Mapping[str, int] = field(default_factory=dict)  # tokens of blocks in earlier calls of this turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,14 +21,14 @@ from ..report.report import FitResult
 from ..segment import Block, check_block_name
 from .fit_messages import check_messages, check_timeout
 from .kinds import check_kinds
-from .parts import Part, asked_by, beside_steps, limit_of, of_this_turn
+from .parts import Had, Part, asked_by, beside_steps, limit_of, of_this_turn
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 from .stores import filled_steps
 
 _LEARNED = (
     *("sources", "host_tokens", "_reported", "_planned", "_states", "_turn", "_task"),
-    *("_said", "_brought"),
+    *("_said", "_brought", "_had"),
 )
 _CONVERSATIONS = 4
 """How many conversations of a thread are remembered: of an agent, of its sub-agent, of calls for a title."""
@@ -72,6 +72,7 @@ class BudgetSession:
     """
 
     _said = _brought = Part()  # the last plan of the conversation, and of blocks that another call brought
+    _had = Had()
 
     @named_options
     def __init__(
@@ -218,8 +219,8 @@ class BudgetSession:
     def plan_steps(self, request: PromptRequest) -> Steps[Plan]:
         """Makes the plan of the `request` of a turn, or a part of the plan that an earlier call made of it.
 
-        The history's grant is decided by the first call of a turn; blocks of this turn that are not given yet
-        keep their share reserved. Blocks without a history, but with it among the `sources`, get what the
+        The history's grant is decided by the first call of a turn, unless a request is `sent`: it has no
+        other part. Blocks that are not given keep what they had in this turn, else their share. Blocks without a history, but with it among the `sources`, get what the
         history left, or their share. A failure leaves the session as it was.
         """
         if request.history is None and "history" in (request.sources or ()):
@@ -240,12 +241,13 @@ class BudgetSession:
         key = (len(request.history), hash(request.question_text))
         asked = 0 if self._brought.asked is None else asked_by(request)
         with self._lock:
-            known, turn = self._states, self._turn
+            known, turn, had = self._states, None if request.sent else self._turn, self._had
             brought = self._brought = of_this_turn(self._brought, self._said, asked)
         known = with_stored(known, request.history, request.summarizer)
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
-        parts = Turn(sources, awaited, known, granted)
+        had = had if granted is not None else Had()
+        parts = Turn(sources, awaited, known, granted, had.within(request.ceiling))
         made = yield from beside_steps(request, parts, asked, other=brought, taken=brought.tokens)
         host = self.host_tokens if request.extra_tokens >= self.host_tokens else 0
         planned = made.report.total_tokens - host
@@ -253,8 +255,8 @@ class BudgetSession:
         said = Part(asked_by(request), own, frozenset({"history"}))
         with self._lock:
             self._said = said
-            if made.state is not None and self._remember(made.state, known):
-                self._turn = (*key, made.granted["history"])
+            if made.state is not None and self._remember(made.state, known) and not request.sent:
+                self._turn, self._had = (*key, made.granted["history"]), had.after(made, present)
             if self._planned is not None and self._planned[0] == key[0]:
                 planned = max(planned, self._planned[1])
             self._planned = (key[0], planned)
