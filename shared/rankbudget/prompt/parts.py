@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .._drivers import Steps
 from ..errors import BudgetExceededError
@@ -38,13 +39,12 @@ class Had:
         return Had({**self.tokens, **kept}, max(self.limit, made.report.limit))
 
 
-def asked_by(request: PromptRequest) -> int:
-    """Returns the hash of the question that a request should answer, wherever it is."""
-    text, history, codec = request.question_text, request.history or (), request.codec
-    for position in range(len(history) - 1, -1, -1) if not text else ():
-        if codec.role(history[position]) == "user":
-            text = content_text(codec.to_dict(history[position]).get("content"))
-            break
+def asked_by(request: PromptRequest, history: Sequence[Any]) -> int:
+    """Returns the hash of the question that a request should answer, its own or the last one of a history."""
+    text, codec = request.question_text, request.codec
+    if not text:
+        asked = next((message for message in reversed(history) if codec.role(message) == "user"), None)
+        text = "" if asked is None else content_text(codec.to_dict(asked).get("content"))
     return hash(text.strip())
 
 

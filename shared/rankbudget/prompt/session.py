@@ -220,8 +220,9 @@ class BudgetSession:
         """Makes the plan of the `request` of a turn, or a part of the plan that an earlier call made of it.
 
         The history's grant is decided by the first call of a turn, unless a request is `sent`: it has no
-        other part. Blocks that are not given keep what they had in this turn, else their share. Blocks without a history, but with it among the `sources`, get what the
-        history left, or their share. A failure leaves the session as it was.
+        other part. Blocks that are not given keep what they had in this turn, else their share. Blocks
+        without a history, but with it among the `sources`, get what the history left, or their share. A
+        failure leaves the session as it was.
         """
         if request.history is None and "history" in (request.sources or ()):
             return (yield from self._blocks_steps(request))
@@ -239,7 +240,7 @@ class BudgetSession:
         assert request.history is not None
         sources = request.sources if request.sources is not None else self.sources | present
         key = (len(request.history), hash(request.question_text))
-        asked = 0 if self._brought.asked is None else asked_by(request)
+        asked = 0 if self._brought.asked is None else asked_by(request, request.history)
         with self._lock:
             known, turn, had = self._states, None if request.sent else self._turn, self._had
             brought = self._brought = of_this_turn(self._brought, self._said, asked)
@@ -252,7 +253,7 @@ class BudgetSession:
         host = self.host_tokens if request.extra_tokens >= self.host_tokens else 0
         planned = made.report.total_tokens - host
         own = planned - sum([fit.tokens for fit in made.kept.values()])
-        said = Part(asked_by(request), own, frozenset({"history"}))
+        said = Part(asked_by(request, made.history), own, frozenset({"history"}))
         with self._lock:
             self._said = said
             if made.state is not None and self._remember(made.state, known) and not request.sent:
@@ -267,7 +268,7 @@ class BudgetSession:
         """Plans the blocks of a turn whose conversation is planned by another call, before or after this."""
         request = yield from filled_steps(request)
         assert request.sources is not None
-        names, asked = frozenset([block.name for block in request.blocks]), asked_by(request)
+        names, asked = frozenset([block.name for block in request.blocks]), asked_by(request, ())
         with self._lock:
             said = self._said = of_this_turn(self._said, self._brought, asked)
         if said.asked != asked and self._read is not None:
