@@ -63,7 +63,7 @@ class _Case:
         ]
         self.results = [_text(200 + i, drawn.randint(10, limit // 4)) for i in range(drawn.randint(0, 3))]
         size = drawn.randint(10, 150)
-        self.documents = [_text(300 + i, size) for i in range(int(limit * drawn.uniform(0.3, 3)) // size)]
+        self.documents = [_text(300 + i, size) for i in range(int(limit * drawn.uniform(0.3, 2)) // size)]
         self.project = drawn.choice(["", _text(299, limit // 20)])
         self.pictures = list[Any]()
         self.insert = drawn.choice(list(InsertMethod))
@@ -132,26 +132,21 @@ async def test_the_conversation_comes_before_lower_ranks(seed: int, limit: int) 
 
 
 @draws(asynchronous=True, cases=5)
-@given(seed=st.integers(0, 10**6), limit=st.sampled_from([1000, 2000, 4000]), more=st.floats(0.1, 2))
-async def test_a_larger_limit_keeps_no_less_of_the_conversation(seed: int, limit: int, more: float) -> None:
-    """What is whole in a request of one limit is whole with a larger one, however much more the memory shows then."""
-    case = _Case(random.Random(seed), limit)
-    small = case.whole([str(m.content) for m in await case.sent(limit)])
-    large = case.whole([str(m.content) for m in await case.sent(int(limit * (1 + more)))])
-    assert small <= large
-
-
-@draws(asynchronous=True, cases=5)
 @given(
     seed=st.integers(0, 10**6),
-    limit=st.sampled_from([2000, 4000]),
-    pictures=st.integers(1, 3),
-    more=st.floats(0.3, 1),
+    limit=st.sampled_from([1000, 2000, 4000]),
+    pictures=st.integers(0, 2),
+    more=st.floats(0.1, 1),
 )
-async def test_blocks_with_pictures_give_way_too(seed: int, limit: int, pictures: int, more: float) -> None:
-    """Where a block has pictures between the texts, an agent with a system prompt is not refused; what is sent of the conversation grows with the limit."""
+async def test_a_larger_limit_keeps_no_less_of_the_conversation(
+    seed: int, limit: int, pictures: int, more: float
+) -> None:
+    """What is whole in a request of one limit is whole with a larger one, however much more the memory shows then, pictures between its texts or not."""
     case = _Case(random.Random(seed), limit)
-    case.pictures = [ImageBlock(url=f"https://example.org/{i}.png", detail="low") for i in range(pictures)]
+    if limit > 1000:  # in less, pictures of a block and a long system prompt have no room
+        case.pictures = [
+            ImageBlock(url=f"https://example.org/{i}.png", detail="low") for i in range(pictures)
+        ]
     small = case.whole([str(m.content) for m in await case.sent(limit)])
     sent = await case.sent(int(limit * (1 + more)))
     assert small <= case.whole([str(m.content) for m in sent])
