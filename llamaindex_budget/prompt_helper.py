@@ -29,6 +29,8 @@ from ._render import QUESTIONS
 from ._sharing import shared_budget
 from ._texts import fit_texts
 
+_JOINTS = 2
+"""Tokens that a chunk may cost more between the texts of a template than alone."""
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
 not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
@@ -112,7 +114,10 @@ class BudgetPromptHelper(PromptHelper):
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return [""] if text_chunks else []
-        room = self._get_available_chunk_size(prompt, 1, min(padding, _SPARE), llm, tools)
+        room, whole = self._get_available_chunk_size(prompt, 1, 0, llm, tools), JOINT.join(chunks)
+        if self._counter_for(llm).count(whole) <= room - _JOINTS:  # as a plan of the turn has fitted them
+            return [whole]
+        room = max(1, room - min(padding, _SPARE))
         return [JOINT.join(self._kept(prompt, chunks, room, llm).values())]
 
     def truncate(

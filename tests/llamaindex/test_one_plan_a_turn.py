@@ -71,7 +71,7 @@ async def _reports(drawn: random.Random, limit: int, whose: str, kind: Any) -> l
         own.update(memory_blocks=[block], chat_store=ListStore())
     memory = kind.from_defaults(chat_history=chat, **own)
     texts = [_text(drawn, drawn.choice([2, 6, 16])) for _ in range(drawn.choice([2, 8, 20]))]
-    found = [NodeWithScore(node=TextNode(text=t), score=1 - i / 50) for i, t in enumerate(texts)]
+    found = [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=1 - i / 50) for i, t in enumerate(texts)]
     heard, patch = _Heard(reports=[]), pytest.MonkeyPatch()
     get_dispatcher().add_event_handler(heard)
     one_call = BudgetPromptHelper(context_window=limit + 100, num_output=100)
