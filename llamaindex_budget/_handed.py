@@ -30,13 +30,24 @@ def left_out(plan: Plan, stored: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def unlike(known: Sequence[str], now: Sequence[str]) -> list[tuple[slice, slice]]:
-    """Returns where two lists differ: what only `known` has, and what `now` has in its place."""
-    pairs = enumerate(zip(known, now, strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), min(len(known), len(now)))
-    found = SequenceMatcher(None, known[same:], now[same:], autojunk=False).get_opcodes()
+    """Returns where two lists differ: what only `known` has, and what `now` has in its place.
+
+    Between the ends that are equal, many messages with the same words are no landmarks: the time would grow
+    with the square of their number. At worst, such messages are handed on again.
+    """
+    same = _alike(known, now)
+    end = min(_alike(known[::-1], now[::-1]), len(known) - same, len(now) - same)
+    inner = known[same : len(known) - end], now[same : len(now) - end]
+    found = SequenceMatcher(None, *inner).get_opcodes()
     return [
         (slice(same + a, same + b), slice(same + c, same + d)) for tag, a, b, c, d in found if tag != "equal"
     ]
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+    """Returns how many marks at the start of two lists are equal."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def with_new(known: Sequence[str], now: Sequence[str]) -> tuple[list[str], list[int]]:

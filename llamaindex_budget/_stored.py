@@ -99,8 +99,8 @@ def _restored(value: Any) -> Any:
 class _ForOthers(ChatCodec):
     """Writes what only LlamaIndex's clients send as parts that every provider takes.
 
-    A file of this machine, which nobody else can read by its path, is a text with its name; sound and files
-    on an address, where the others send data, are a text with it; a source, or a citation of it, is what it
+    A file of this machine, which no other can read by its path, is a text with its name; sound and files on
+    an address, where the others send data, are a text with it; a source, or a citation of it, is what it
     says.
     """
 

@@ -73,9 +73,12 @@ def test_nothing_that_is_chosen_for_the_question_starves_beside_the_rest(room, w
         for size in (room, room + more)
     )
     share = room * 3 // 7 - found["project"]
-    hungry = [name for name, tokens in wanted.items() if tokens and name != "project"]
+    hungry = [
+        name for name in sorted(wanted, key=TokenBudget().rank_of) if wanted[name] and name != "project"
+    ]
     part = share // max(1, len(hungry))
     assert part < 64 or all(found[name] >= min(wanted[name], part) for name in hungry)
+    assert all(found[name] >= min(wanted[name], 64) for name in hungry[: max(0, share) // 64])
     assert all(later[name] >= found[name] for name in wanted)
 
 
@@ -94,9 +97,12 @@ def test_what_a_short_history_leaves_goes_in_equal_parts_too(room, history, want
     """Who is chosen for the question and still wants something has as much as any other, but for a token or the first 64."""
     first = dataclasses.replace(demand("history", min(history, room * 4 // 7)), rank=1)
     found = grants(room, first, *[demand(*one) for one in wanted.items()], surplus=rule)
-    chosen = [name for name in wanted if name != "task"]
+    chosen = [name for name in sorted(wanted, key=TokenBudget().rank_of) if name != "task"]
     most = max(found[name] for name in chosen)
     assert most <= 64 or all(found[name] >= most - 1 for name in chosen if found[name] < wanted[name])
+    short = [found[name] < min(wanted[name], 64) for name in chosen]
+    behind = chosen[short.index(True) + 1 :] if any(short) else []
+    assert all(found[name] == 0 for name in behind)
 
 
 def test_naming_a_block_in_ratios_gives_it_its_own_share():

@@ -16,12 +16,14 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.tools import ToolSelection
 from llama_index.llms.openai_like import OpenAILike
 
+from llamaindex_budget import BudgetEvent
 from llamaindex_budget._codec import CODEC
 from rankbudget import counter_for
 
@@ -246,3 +248,13 @@ def nodes(n: int, size: int = 300) -> list[NodeWithScore]:
         ]
         found.append(NodeWithScore(node=TextNode(id_=f"n{i}", text=" ".join(sentences)), score=1.0 - i / 100))
     return found
+
+
+class Heard(BaseEventHandler):
+    """Notes every report that LlamaIndex's event handlers are told."""
+
+    reports: list[Any] = Field(default_factory=list)
+
+    def handle(self, event: Any, **_: Any) -> None:
+        if isinstance(event, BudgetEvent):
+            self.reports.append(event.report)

@@ -12,13 +12,11 @@ from llama_index.core import Settings
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 
 from llamaindex_budget import (
     BudgetChatMemoryBuffer,
-    BudgetEvent,
     BudgetFunctionAgent,
     BudgetMemory,
     BudgetMemoryBlock,
@@ -28,7 +26,7 @@ from llamaindex_budget import (
 )
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
 from tests.drawing import draws
-from tests.llamaindex.models import CL100K, FixedRetriever, ListStore, PlayLLM, calls, say, tokens
+from tests.llamaindex.models import CL100K, FixedRetriever, Heard, ListStore, PlayLLM, calls, say, tokens
 
 QUESTION = "Who packs the order for the harbour?"
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
@@ -39,16 +37,6 @@ def _text(drawn: random.Random, lines: int) -> str:
     return " ".join(
         f"Order {drawn.randint(1, 10**6)} is packed by {drawn.choice(crews)}." for _ in range(lines)
     )
-
-
-class _Heard(BaseEventHandler):
-    """Notes every report."""
-
-    reports: list[Any]
-
-    def handle(self, event: Any, **_: Any) -> None:
-        if isinstance(event, BudgetEvent):
-            self.reports.append(event.report)
 
 
 def _kept(report: BudgetReport, block: str) -> set[str]:
@@ -72,7 +60,7 @@ async def _reports(drawn: random.Random, limit: int, whose: str, kind: Any) -> l
     memory = kind.from_defaults(chat_history=chat, **own)
     texts = [_text(drawn, drawn.choice([2, 6, 16])) for _ in range(drawn.choice([2, 8, 20]))]
     found = [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=1 - i / 50) for i, t in enumerate(texts)]
-    heard, patch = _Heard(reports=[]), pytest.MonkeyPatch()
+    heard, patch = Heard(), pytest.MonkeyPatch()
     get_dispatcher().add_event_handler(heard)
     one_call = BudgetPromptHelper(context_window=limit + 100, num_output=100)
     patch.setattr(Settings, "_prompt_helper", one_call)

@@ -288,7 +288,7 @@ def _borrow(room: int, ranked: Sequence[Demand], shares: Sequence[int], grants: 
 
 
 def _takers(ranked: Sequence[Demand], aside: Sequence[bool]) -> list[list[int]]:
-    """Returns who takes what reaches the place of each block: nobody for one that stands `aside`.
+    """Returns who takes what reaches the place of each block: none for one that is set `aside`.
 
     Those that draw from one share take it together with the ones that follow them.
     """
@@ -303,7 +303,7 @@ def _takers(ranked: Sequence[Demand], aside: Sequence[bool]) -> list[list[int]]:
 
 
 def _level(ranked: Sequence[Demand], grants: list[int], takers: Sequence[int], left: int) -> int:
-    """Gives what is `left` to fixed ones, then to those that have least, and returns what nobody wants."""
+    """Gives what is `left` to fixed ones, then to those that have least, and returns the rest."""
     fixed = [i for i in takers if ranked_as(block_named(ranked[i].name)) in _FIXED]
     left -= _give(ranked, grants, fixed, [left] * len(fixed), left)
     left -= _give(ranked, grants, takers, [max(0, _USEFUL - grants[i]) for i in takers], left)

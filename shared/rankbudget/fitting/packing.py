@@ -88,8 +88,8 @@ class Packing:
     def _priced(self) -> Iterator[tuple[int, int, int]]:
         """Yields each unit with the tokens it adds; all sentences of a text add up to its price.
 
-        Some sentence stands at the start of its text, where it may have more tokens than behind another one:
-        a text is priced as if it were the one with most of these.
+        One sentence begins its text, and may have more tokens there than behind another one: a text is priced
+        as if it were the one with most of these.
         """
         spent: dict[int, tuple[int, int, int]] = {}
         for i, j in self.units:
