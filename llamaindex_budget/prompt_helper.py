@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core import Settings
@@ -15,6 +15,7 @@ from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
+from llama_index.core.prompts.default_prompt_selectors import DEFAULT_TEXT_QA_PROMPT_SEL
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
 
 from rankbudget import TokenBudget, TokenCounter
@@ -33,7 +34,8 @@ _JOINTS = 2
 """Tokens that a chunk may cost more between the texts of a template than alone."""
 _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
-not be; but it shows only the longer of its two templates, and the other may have some tokens more."""
+not be; but it shows only the longer of its two templates, and the other may have some tokens more. Where it
+does not show the question yet, as when it refines, that many are the least."""
 
 
 _OWN_OPTIONS = ("budget", "session", "counter", "scorer")
@@ -111,14 +113,20 @@ class BudgetPromptHelper(PromptHelper):
         check_values({"text_chunks": text_chunks}, "text_chunks")
         if _builds_an_index(prompt):
             return super().repack(prompt, text_chunks, padding, llm, tools)
+        asked = all(name in prompt.kwargs for name in QUESTIONS if name in prompt.template_vars)
+        if not asked and len(text_chunks) == 1 and isinstance(text_chunks[0], _Fitted):
+            return list(text_chunks)
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return [""] if text_chunks else []
         room, whole = self._get_available_chunk_size(prompt, 1, 0, llm, tools), JOINT.join(chunks)
-        if self._counter_for(llm).count(whole) <= room - _JOINTS:  # as a plan of the turn has fitted them
-            return [whole]
-        room = max(1, room - min(padding, _SPARE))
-        return [JOINT.join(self._kept(prompt, chunks, room, llm).values())]
+        if not asked:
+            room = self._get_available_chunk_size(prompt, 1, max(_SPARE, min(padding, room // 2)), llm, tools)
+        elif self._counter_for(llm).count(whole) > room - _JOINTS:
+            room = max(1, room - min(padding, _SPARE))
+        else:
+            return [_Fitted(whole)]  # as a plan of the turn has fitted them
+        return [_Fitted(JOINT.join(self._kept(prompt, chunks, room, llm).values()))]
 
     def truncate(
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
@@ -187,22 +195,44 @@ class BudgetPromptHelper(PromptHelper):
             tool.metadata.to_openai_tool(skip_length_check=True)
             for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
         ]
-        if isinstance(prompt, SelectorPromptTemplate):
-            prompt = prompt.select(llm=llm)
-        if isinstance(prompt, ChatPromptTemplate):
-            messages = get_empty_prompt_messages(prompt)
-        else:
-            messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
-        if llm is not None and _model(llm).system_prompt:
-            messages = [ChatMessage(role=MessageRole.SYSTEM, content=_model(llm).system_prompt), *messages]
         counter = self._counter_for(llm)
-        return counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
+        return max(
+            counter.count_messages(_as_sent(one, llm), schemas or None) for one in _may_be_sent(prompt)
+        )
+
+
+class _Fitted(str):
+    """A chunk made for its prompt: shown again in a template without the question, as synthesizers do, it stays."""
+
+    __slots__ = ()
 
 
 def for_one_call(most: int | None) -> int | None:
     """Returns the `most` tokens of a prompt that is asked once; None where engines ask once anyway."""
     # `Settings.prompt_helper` makes a stock helper where there is none, which all engines would then use.
     return None if isinstance(Settings._prompt_helper, BudgetPromptHelper) else most  # noqa: SLF001
+
+
+def _may_be_sent(prompt: BasePromptTemplate) -> list[BasePromptTemplate]:
+    """Returns the templates of which a synthesizer may send one, where it shows `prompt`."""
+    # It shows the longer of two by characters of their plain texts. Of the one chunk made here it asks; only
+    # a second one would refine. To a chat model the question's own template may be longer than the shown one.
+    if "existing_answer" not in prompt.template_vars or "existing_answer" in prompt.kwargs:
+        return [prompt]
+    return [prompt, DEFAULT_TEXT_QA_PROMPT_SEL.partial_format(query_str=prompt.kwargs.get("query_str", ""))]
+
+
+def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[Mapping[str, Any]]:
+    """Returns the messages of a template that is sent without chunks."""
+    if isinstance(prompt, SelectorPromptTemplate):
+        prompt = prompt.select(llm=llm)
+    if isinstance(prompt, ChatPromptTemplate):
+        messages = get_empty_prompt_messages(prompt)
+    else:
+        messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
+    if llm is not None and _model(llm).system_prompt:
+        messages = [ChatMessage(role=MessageRole.SYSTEM, content=_model(llm).system_prompt), *messages]
+    return [CODEC.to_dict(m) for m in messages]
 
 
 def _model(llm: Any) -> Any:

@@ -42,6 +42,7 @@ class Turn:
     documents: list[int]
     calls: list[str]
     answer: int
+    wordy: int
 
 
 turns = st.builds(
@@ -53,6 +54,7 @@ turns = st.builds(
         [["trim", "find"], ["find", "trim"], ["find", "trim", "find"], ["trim", "find", "trim"]]
     ),
     answer=st.integers(1, 40),
+    wordy=st.sampled_from([0, 0, 0, 60, 150]),
 )
 
 
@@ -65,6 +67,7 @@ class Application:
     compress: bool = True
     system: bool = True
     thread: list[BaseMessage] = field(default_factory=list)
+    found: int = 0
 
     def __post_init__(self) -> None:
         budget = TokenBudget(context_window=self.limit + 100, reserve=100, **self.shape)
@@ -75,7 +78,7 @@ class Application:
 
     async def run(self, turn: Turn, *, asynchronous: bool) -> None:
         """Runs one turn, and checks that all that it returned stays within the limit together."""
-        question = f"What about {turn.topic} in turn {len(self.thread)}?"
+        question = "Please. " * turn.wordy + f"What about {turn.topic} in turn {len(self.thread)}?"
         query = f"Tell me of {turn.topic}." if turn.reworded else question
         documents = [
             Document(f"Note {n} says: " + f"{turn.topic} was seen. " * size)
@@ -84,18 +87,22 @@ class Application:
         asked = [*self.thread, HumanMessage(question)]
         kept: dict[str, int] = {}
         for call in turn.calls:
+            part: Any = self.trimmer if call == "trim" else self.compressor
+            names = ("ainvoke", "invoke") if call == "trim" else ("acompress_documents", "compress_documents")
+            given = (asked,) if call == "trim" else (documents, query)
+            try:
+                made = getattr(part, names[not asynchronous])(*given)
+                made = await made if asynchronous else made
+            except BudgetExceededError:  # what must stay has no room, beside the documents returned last
+                must = [*self.thread[: self.system], asked[-1]]
+                assert COUNT(must) + self.found > self.limit
+                return
             if call == "trim":
-                messages = await self.trimmer.ainvoke(asked) if asynchronous else self.trimmer.invoke(asked)
-                kept[call] = COUNT(messages)
-                assert messages[-1] is asked[-1]
+                assert made[-1] is asked[-1]
+                kept[call] = COUNT(made)
             else:
-                find = self.compressor.acompress_documents if asynchronous else None
-                found = (
-                    await find(documents, query)
-                    if find
-                    else self.compressor.compress_documents(documents, query)
-                )
-                kept[call] = EXACT.count("\n\n".join(one.page_content for one in found))
+                kept[call] = EXACT.count("\n\n".join(one.page_content for one in made))
+                self.found = kept[call] + FRAME + TAGS * len(made)
             assert sum(kept.values()) <= self.limit, (kept, turn)
         self.thread = [*asked, AIMessage("It was seen. " * turn.answer)]
 

@@ -14,6 +14,7 @@ from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.settings import Settings
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.ollama import Ollama
@@ -181,6 +182,38 @@ async def test_every_compacting_synthesizer_makes_one_call(mode: ResponseMode, i
     )
     assert len(llm.requests) == 1
     assert llm.sizes()[0] <= 1700
+
+
+@draws()
+@given(
+    mode=st.sampled_from(
+        [mode for mode in ResponseMode if mode not in (ResponseMode.NO_TEXT, ResponseMode.CONTEXT_ONLY)]
+    ),
+    limit=st.integers(60, 300),
+    texts=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    asks=st.sampled_from([None, PromptTemplate("{context_str}\n{query_str}"), CHAT]),
+    size=st.sampled_from([1, 20]),
+    query=st.sampled_from(["Which is it?", "Which is it? " * 12]),
+    refines=st.sampled_from([None, PromptTemplate("{existing_answer}, {context_msg}: {query_str}")]),
+)
+def test_whichever_template_is_sent_fits(
+    size: int, query: str, mode: Any, limit: int, texts: list[int], asks: Any, refines: Any
+) -> None:
+    """Near the size of its templates, stock or one's own, each request fits, or nothing is asked; where there is room, it is."""
+    llm = _llm(window=limit + 20, reply=20, answer="It is so. " * size)
+    synthesizer = get_response_synthesizer(
+        llm=llm,
+        response_mode=mode,
+        prompt_helper=BudgetPromptHelper(limit + 20, 20),
+        text_qa_template=asks,
+        refine_template=refines,
+    )
+    found = FixedRetriever([NodeWithScore(node=TextNode(text="It is so. " * n)) for n in texts])
+    try:
+        RetrieverQueryEngine(found, response_synthesizer=synthesizer).query(query)
+    except BudgetExceededError:
+        assert limit < 230 or (size > 1 and mode == ResponseMode.REFINE)
+    assert max(llm.sizes(), default=0) <= limit
 
 
 @pytest.fixture

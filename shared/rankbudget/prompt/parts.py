@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._drivers import Steps
-from ..errors import BudgetExceededError
 from ..messages.texts import content_text
 from .request import Plan, PromptRequest, Turn
 from .stages import plan_steps
@@ -20,6 +19,7 @@ class Part:
     asked: int | None = None  # hash of its question; None before the first call
     tokens: int = 0
     names: frozenset[str] = frozenset()  # of its blocks
+    beside: int | None = None  # hash of the question of the conversation that it went with
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ def of_this_turn(other: Part, last: Part, asked: int) -> Part:
     return Part() if other.asked == last.asked != asked else other
 
 
+def left_for(brought: Part, asked: int) -> Part:
+    """Returns the blocks that another call `brought`; none where they went with a conversation's earlier turn."""
+    return brought if brought.beside in (None, asked) else Part()
+
+
 def limit_of(request: PromptRequest) -> int:
     """Returns the largest prompt of a request beside any system prompt."""
     return request.budget.limit(band=request.counter.band, ceiling=request.ceiling)
@@ -62,7 +67,7 @@ def beside_steps(request: PromptRequest, turn: Turn, asked: int, *, other: Part,
     """Makes the plan of one part beside the `other` part, for which `taken` tokens of the limit stay free.
 
     Where the other part did not answer the same question, its share is kept free. It may have been asked in
-    other words; so both must fit, too, unless what must stay of this part does not.
+    other words; so both must fit, too.
     """
     if other.asked is None or not other.names <= turn.awaited:
         return (yield from plan_steps(request, turn))
@@ -73,7 +78,4 @@ def beside_steps(request: PromptRequest, turn: Turn, asked: int, *, other: Part,
     if other.asked == asked:
         return (yield from beside)
     made = yield from plan_steps(request, turn)
-    try:
-        return made if made.report.total_tokens + taken <= limit else (yield from beside)
-    except BudgetExceededError:
-        return made  # the other part was of an earlier turn
+    return made if made.report.total_tokens + taken <= limit else (yield from beside)

@@ -21,7 +21,7 @@ from ..report.report import FitResult
 from ..segment import Block, check_block_name
 from .fit_messages import check_messages, check_timeout
 from .kinds import check_kinds
-from .parts import Had, Part, asked_by, beside_steps, limit_of, of_this_turn
+from .parts import Had, Part, asked_by, beside_steps, left_for, limit_of, of_this_turn
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 from .stores import filled_steps
@@ -243,7 +243,7 @@ class BudgetSession:
         asked = 0 if self._brought.asked is None else asked_by(request, request.history)
         with self._lock:
             known, turn, had = self._states, None if request.sent else self._turn, self._had
-            brought = self._brought = of_this_turn(self._brought, self._said, asked)
+            brought = self._brought = left_for(self._brought, asked)
         known = with_stored(known, request.history, request.summarizer)
         awaited = sources - present - {"history"}
         granted = turn[2] if turn is not None and turn[:2] == key else None
@@ -256,6 +256,8 @@ class BudgetSession:
         said = Part(asked_by(request, made.history), own, frozenset({"history"}))
         with self._lock:
             self._said = said
+            if self._brought is brought and brought.asked is not None:
+                self._brought = replace(brought, beside=asked)
             if made.state is not None and self._remember(made.state, known) and not request.sent:
                 self._turn, self._had = (*key, made.granted["history"]), had.after(made, present)
             if self._planned is not None and self._planned[0] == key[0]:
@@ -281,7 +283,7 @@ class BudgetSession:
             made = yield from beside_steps(request, turn, asked, other=said, taken=max(0, taken))
             tokens = made.report.total_tokens - fixed
         with self._lock:
-            self._brought = Part(asked, tokens, names)
+            self._brought = Part(asked, tokens, names, asked if said.asked == asked else None)
         return made
 
     def _remember(self, state: ThreadState, known: Sequence[ThreadState]) -> bool:
