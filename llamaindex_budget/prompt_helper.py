@@ -119,13 +119,7 @@ class BudgetPromptHelper(PromptHelper):
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         if not chunks:
             return [""] if text_chunks else []
-        room, whole = self._get_available_chunk_size(prompt, 1, 0, llm, tools), JOINT.join(chunks)
-        if not asked:
-            room = self._get_available_chunk_size(prompt, 1, max(_SPARE, min(padding, room // 2)), llm, tools)
-        elif self._counter_for(llm).count(whole) > room - _JOINTS:
-            room = max(1, room - min(padding, _SPARE))
-        else:
-            return [_Fitted(whole)]  # as a plan of the turn has fitted them
+        room = self._room_of_one(prompt, chunks, padding, llm=llm, tools=tools, asked=asked)
         return [_Fitted(JOINT.join(self._kept(prompt, chunks, room, llm).values()))]
 
     def truncate(
@@ -152,6 +146,17 @@ class BudgetPromptHelper(PromptHelper):
             chunk_overlap=int(self.chunk_overlap_ratio * size),
             tokenizer=lambda text: [0] * counter.count(text),  # it asks for the length alone
         )
+
+    def _room_of_one(
+        self, prompt: Any, chunks: Sequence[str], padding: int, *, llm: Any, tools: Any, asked: bool
+    ) -> int:
+        """Returns the tokens that one chunk made of all of these may have."""
+        room = self._get_available_chunk_size(prompt, 1, 0, llm, tools)
+        if not asked:
+            return self._get_available_chunk_size(prompt, 1, max(_SPARE, min(padding, room // 2)), llm, tools)
+        if self._counter_for(llm).count(JOINT.join(chunks)) <= room - _JOINTS:
+            return room  # a plan of the turn has fitted them
+        return max(1, room - min(padding, _SPARE))
 
     def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int, llm: Any) -> dict[int, str]:
         query = str(prompt.kwargs.get("query_str") or "")

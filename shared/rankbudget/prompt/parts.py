@@ -58,6 +58,11 @@ def left_for(brought: Part, asked: int) -> Part:
     return brought if brought.beside in (None, asked) else Part()
 
 
+def beside_turn(now: Part, brought: Part, asked: int) -> Part:
+    """Returns the blocks that are brought `now`, marked where a conversation's turn was planned beside them."""
+    return replace(now, beside=asked) if now is brought and now.asked is not None else now
+
+
 def limit_of(request: PromptRequest) -> int:
     """Returns the largest prompt of a request beside any system prompt."""
     return request.budget.limit(band=request.counter.band, ceiling=request.ceiling)

@@ -21,7 +21,7 @@ from ..report.report import FitResult
 from ..segment import Block, check_block_name
 from .fit_messages import check_messages, check_timeout
 from .kinds import check_kinds
-from .parts import Had, Part, asked_by, beside_steps, left_for, limit_of, of_this_turn
+from .parts import Had, Part, asked_by, beside_steps, beside_turn, left_for, limit_of, of_this_turn
 from .request import Plan, PromptRequest, Turn
 from .stages import budget_of, plain_budget, plan_steps
 from .stores import filled_steps
@@ -256,8 +256,7 @@ class BudgetSession:
         said = Part(asked_by(request, made.history), own, frozenset({"history"}))
         with self._lock:
             self._said = said
-            if self._brought is brought and brought.asked is not None:
-                self._brought = replace(brought, beside=asked)
+            self._brought = beside_turn(self._brought, brought, asked)
             if made.state is not None and self._remember(made.state, known) and not request.sent:
                 self._turn, self._had = (*key, made.granted["history"]), had.after(made, present)
             if self._planned is not None and self._planned[0] == key[0]:
