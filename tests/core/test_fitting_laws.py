@@ -26,9 +26,16 @@ SENTENCES = st.sampled_from(
         "The tea is hot.", " Refunds take ten days after the request, in most cases and in all countries.", "\nCall Ann at 5 p.m.",
         "你好。", " 退款需要十天，从申请之日算起，包括所有国家和所有的付款方式，没有例外。", " Ships sail.", "x", "", " no end", "😀!", " a\n\nb",
         "The tea is hot!", "\n- one\n- two\n", " A cup of tea costs two pounds, with milk three, and on Sundays it costs four pounds or more.",
-        " <document>not a tag</document> of ours.",
+        " <document>not a tag</document> of ours.", " หัวข้อ วันนี้เราประชุมเรื่องการชำระเงินของลูกค้ากรุณาตรวจสอบไฟล์บันทึก", " key: QmFzZTY0IGRhdGEsIDEyMyBieXRlcw==" * 2,
     ]
 )  # fmt: skip
+LONG_WORDS = [
+    "今天我们开会讨论服务器问题和客户付款请检查日志",
+    "サーバーの問題と支払いについて会議をしました",
+    "วันนี้เราประชุมเรื่องปัญหาเซิร์ฟเวอร์",
+    "QmFzZTY0IGRhdGE",
+    "f(a){b=c}",
+]
 TEXTS = st.lists(SENTENCES, max_size=6).map("".join)
 
 
@@ -101,6 +108,25 @@ def test_a_larger_limit_keeps_no_less(strategy: Any, cost: Any, segments: list[S
     limits = sorted([*range(start, start + 20), everything - 1, everything])
     fits = [fit(strategy, segments, limit, cost=cost) for limit in limits if limit >= 0]
     check_nested([shown(found) for found in fits if found is not None])
+
+
+@draws()
+@given(
+    first=st.sampled_from(["", "Topic ", "The log says: ", "Refunds and tea: "]),
+    word=st.sampled_from(LONG_WORDS),
+    times=st.integers(8, 40),
+    others=st.integers(0, 8),
+    limit=st.integers(60, 400),
+)
+def test_room_is_used_in_writing_without_blanks(
+    first: str, word: str, times: int, others: int, limit: int
+) -> None:
+    """Beside dropped or shortened texts few tokens stay free, whatever script or data the text that is cut has."""
+    given_texts = [first + word * times, *(f"Note {n} says that tea is hot." for n in range(others))]
+    found = fit_documents(given_texts, max_tokens=limit, query=QUESTION, counter=O200K)
+    if [one.text for one in found.segments] != given_texts:
+        assert found.report.total_tokens >= limit - 45
+    assert found.report.total_tokens <= limit
 
 
 @draws()

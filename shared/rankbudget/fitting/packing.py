@@ -20,6 +20,8 @@ SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
 _WORD = re.compile(r"\S+")
 _FULL_STOPS = ".…"
+_LONG_WORD = 32
+"""Tokens of a word from which it is cut inside: writing without blanks, or data; an address stays whole."""
 _GUESSES = 4
 """How often a number of words is guessed before the range of it is halved."""
 MOST_TRIES = 64
@@ -174,14 +176,23 @@ class Packing:
         sentence = self.sentences[i][j]
         ends = [word.end() for word in islice(_WORD.finditer(sentence), most)]
         words = self._words_within(i, sentence, ends, most)
+        yield from self._inside_word(sentence, ends[words - 1] if words else 0, ends[words:][:1], most)
         for number in range(words, max(0, words - MOST_TRIES), -1):
             if number < SHORTEST_CUT and number < self._words_within(i, sentence, ends, SHORTEST_CUT):
                 return
             if sentence[ends[number - 1] - 1] not in _FULL_STOPS:
                 yield sentence[: ends[number - 1]]
-        longest = self.counter.count(sentence[: ends[0]]) if words else most  # of a part of the first word
-        for tokens in range(longest, max(SHORTEST_CUT - 1, longest - MOST_TRIES), -1):
-            yield self.counter.truncate(sentence, tokens)
+
+    def _inside_word(self, sentence: str, start: int, ends: Sequence[int], most: int) -> Iterator[str]:
+        """Yields starts of a sentence of at most `most` tokens, the longest first, that end in a long word."""
+        if not start or (ends and self.counter.count(sentence[start : ends[0]]) >= _LONG_WORD):
+            for tokens in range(most, max(SHORTEST_CUT - 1, most - MOST_TRIES), -1):
+                cut = self.counter.truncate(sentence, tokens)
+                if sentence[len(cut) :][:1].isdigit():  # half a number would be another one
+                    cut = cut.rstrip("0123456789.,")
+                if len(cut.rstrip()) <= start:
+                    return
+                yield cut
 
     def _words_within(self, i: int, sentence: str, ends: Sequence[int], most: int) -> int:
         """Returns how many words at the start of a sentence have at most `most` tokens."""
