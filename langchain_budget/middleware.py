@@ -12,7 +12,17 @@ from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from typing_extensions import Unpack, override
 
 from rankbudget import BudgetReport, TokenBudget
-from rankbudget.adapters import Call, Plan, Steps, adrive, content_text, drive, send_report, truncate_text
+from rankbudget.adapters import (
+    Call,
+    Plan,
+    Steps,
+    adrive,
+    content_text,
+    drive,
+    following,
+    send_report,
+    truncate_text,
+)
 from rankbudget.errors import BudgetError, BudgetExceededError
 
 from ._codec import CODEC
@@ -140,7 +150,7 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
             except BudgetExceededError as error:  # its limit is ours, and no setting of the user's
                 raise refusal from error
             answer = yield send(kept, plan)
-        self._send_report(request, sent[-1] if sent else plan.report)
+        self._send_report(request, following(sent[-1], plan.report) if sent else plan.report)
         writes = self.persist and not plan.unsummarized  # what is in no summary stays
         return _with_update(request, kept, answer) if writes else cast("Answer", answer)
 
@@ -150,8 +160,9 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         writer = getattr(request.runtime, "stream_writer", None)
         if writer is not None:
             figures = {"total_tokens": report.total_tokens, "limit": report.limit}
-            kept = sum([block.kept + block.shortened for block in report.blocks if block.name == "history"])
-            given = len(request.messages) + (request.system_message is not None)  # as the report counts
+            seen = [block for block in report.blocks if block.name == "history"]
+            kept = sum([block.kept + block.shortened for block in seen])
+            given = kept + sum([block.dropped for block in seen])
             writer({"context_budget": {**figures, "kept": kept, "given": given}})
 
     # ---- after every tool --------------------------------------------------------------------------------

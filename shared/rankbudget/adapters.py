@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .prompt.signals import segment_signals
     from .prompt.stages import plain_budget, plan_steps
     from .relevance.embedding import EmbeddingScorer, default_embedder
+    from .report.following import following
     from .report.observers import report_figures
 
 _HOMES = {
@@ -106,6 +107,7 @@ _HOMES = {
     "prompt.signals": ("segment_signals",),
     "prompt.stages": ("plain_budget", "plan_steps"),
     "relevance.embedding": ("EmbeddingScorer", "default_embedder"),
+    "report.following": ("following",),
     "report.observers": ("report_figures",),
 }  # fmt: skip
 
@@ -115,8 +117,8 @@ __all__ = [
     "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer",
     "Timeline", "adrive", "as_block", "assumed_window_of", "awaiting", "block_text", "blocking",
     "call_reference", "called_in", "check_options", "content_text", "context_window_of", "default_embedder",
-    "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished", "function_name",
-    "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of", "media_of", "plain_budget",
+    "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished", "following",
+    "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of", "media_of", "plain_budget",
     "plan_steps", "read_counter", "read_session", "refuse_empty", "refuse_empty_question", "render_block",
     "replace_text", "report_figures", "results_in", "segment_signals", "send_report", "sent_beside",
     "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors",
