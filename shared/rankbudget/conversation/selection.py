@@ -99,7 +99,7 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
     for turn in islice(turns, max(0, minimum)):
         newest.append(turn)
         yield MUST, turn.core()
-    waiting: list[tuple[int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
+    waiting: list[tuple[int, int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
     passed = 0
     for place, (importance, links) in enumerate(_by_age(newest, turns)):
         for number, link in enumerate(links):
@@ -109,7 +109,7 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
                 yield importance, link
                 passed += tokens
                 continue
-            heappush(waiting, (passed + weight, place, importance, [link] if number else links))
+            heappush(waiting, (passed + weight, place, number, importance, [link] if number else links))
             if not number:  # the steps of an exchange cannot be without its question
                 break
         while waiting and waiting[0][0] <= passed:
@@ -118,8 +118,8 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
         yield from _each(heappop(waiting))
 
 
-def _each(waited: tuple[int, int, int, list[list[Unit]]]) -> Iterator[tuple[int, list[Unit]]]:
-    _, _, importance, links = waited
+def _each(waited: tuple[int, int, int, int, list[list[Unit]]]) -> Iterator[tuple[int, list[Unit]]]:
+    *_, importance, links = waited
     return ((importance, link) for link in links)
 
 
