@@ -69,6 +69,22 @@ def test_a_larger_limit_keeps_no_less_with_heavy_exchanges(case, limit: int, mor
     assert [m for m in small if any(m is one for one in chat) and id(m) not in ids] == []
 
 
+def test_heavy_steps_of_one_turn_wait_in_their_order() -> None:
+    """Three calls of one older turn with equally long arguments: newest first, as many as fit, at every limit."""
+    steps = [exchange(n, "call")[1:3] for n in range(3)]
+    chat = [{"role": "user", "content": "Write."}, *(m for step in steps for m in step)]
+    chat += [{"role": "assistant", "content": "Done."}, *(m for n in range(10, 14) for m in exchange(n, ""))]
+    chat.append({"role": "user", "content": "And now?"})
+    numbers = []
+    for limit in range(100, 6_000, 200):
+        kept = [id(m) for m in fit_messages(chat, max_tokens=limit, counter=COUNTER).messages]
+        found = [n for n, (call, _) in enumerate(steps) if id(call) in kept]
+        assert found == list(range(3 - len(found), 3))
+        numbers.append(len(found))
+    assert numbers == sorted(numbers)
+    assert set(numbers) == {0, 1, 2, 3}
+
+
 def test_a_photo_waits_for_as_much_of_the_older_rest_and_no_longer() -> None:
     """In a room for half of a long chat a photo a few exchanges back is kept, in a small one it is not."""
     chat = [m for n in range(200) for m in exchange(n, "photos" if n == 195 else "")]
