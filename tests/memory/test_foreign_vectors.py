@@ -167,7 +167,7 @@ def test_a_search_says_that_the_index_failed(held, sqlite_file, open_store, monk
     store = open_store(sqlite_file, vectors=held.index)
     store.put("Likes tea.", scope=ANN)
     held.fail(monkeypatch, "search")
-    with pytest.raises(BudgetError, match=f"the vector index '{held.index.name}' must not raise"):
+    with pytest.raises(StoreError, match=f"the vector index '{held.index.name}' must not raise"):
         store.search("tea", scope=ANN)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import named_failure
+from ..errors import StoreError, named_failure
 from ..segment import Scope
 from .database import Database
 from .nearest import belongs_to
@@ -230,7 +230,7 @@ class ForeignVectors(SqlVectors):
         import numpy as np
 
         metadata = [{"owner": row.owner, "project": row.project} for row in rows]
-        with named_failure(f"the vector index {self.index.name!r}"):
+        with named_failure(f"the vector index {self.index.name!r}", StoreError):
             self.index.add([row.id for row in rows], [row.text for row in rows], metadata)
         self._take_back(rows)
         mark = np.ones(1, dtype=np.float32)
@@ -252,7 +252,7 @@ class ForeignVectors(SqlVectors):
             self._deleted(ids, done=True)
 
     def search(self, query: str, level: Scope, limit: int) -> list[tuple[str, float]]:
-        with named_failure(f"the vector index {self.index.name!r}"):
+        with named_failure(f"the vector index {self.index.name!r}", StoreError):
             return [(name, float(score)) for name, score in self.index.search(query, owned_by(level), limit)]
 
 

@@ -57,16 +57,18 @@ MIGRATIONS = (create_memories, create_vectors, add_said, create_outside)
 
 
 def note(connection: Connection, index: str, rows: Iterable[Any]) -> None:
-    """Notes that an index may have rows, of which `id`, `owner` and `project` are given."""
+    """Notes that an index may have rows, one or more with their `id`, `owner` and `project`."""
     from sqlalchemy import text
 
     insert = text(
         "INSERT INTO rankbudget_memory_outside (id, held_by, owner, project, gone) "
         "VALUES (:id, :index, :owner, :project, 0) ON CONFLICT (id, held_by) DO NOTHING"
     )
-    for row in rows:
-        whose = {"owner": _hashed(row.owner), "project": _hashed(row.project)}
-        connection.execute(insert, {"id": row.id, "index": index, **whose})
+    entries = [
+        {"id": row.id, "index": index, "owner": _hashed(row.owner), "project": _hashed(row.project)}
+        for row in sorted(rows, key=lambda row: row.id)  # writers at once must not wait for each other
+    ]
+    connection.execute(insert, entries)
 
 
 def noted(connection: Connection, index: str, ids: Sequence[str]) -> set[str]:
