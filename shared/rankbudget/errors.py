@@ -227,15 +227,15 @@ def named_file(path: object) -> Iterator[None]:
 
 
 @contextmanager
-def named_failure(what: str) -> Iterator[None]:
-    """Makes a failure of a function from outside a BudgetError that names it; errors of this library pass."""
+def named_failure(what: str, kind: type[BudgetError] = BudgetError) -> Iterator[None]:
+    """Makes a failure of a function from outside an error that names it; errors of this library pass."""
     try:
         yield
     except BudgetError:
         raise
     except Exception as error:
         msg = f"{what} must not raise (got {type(error).__name__}: {error})"
-        raise BudgetError(msg) from error
+        raise kind(msg) from error
 
 
 def named_fields(cls: type[T]) -> type[T]:

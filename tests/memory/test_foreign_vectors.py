@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ import langchain_budget
 import llamaindex_budget
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, BudgetError, StoreError
-from rankbudget.memory import MemoryStore
+from rankbudget.memory import HistoryStore, MemoryStore
 from tests.drawing import draws
 
 ANN, BOB = Scope(user="ann"), Scope(user="bob")
@@ -69,6 +71,12 @@ class Held:
             else self.store.data.embedding_dict
         )
         return len(held)
+
+    def owners(self) -> list[str]:
+        """Whose texts it holds."""
+        if isinstance(self.store, InMemoryVectorStore):
+            return [entry["metadata"]["owner"] for entry in self.store.store.values()]
+        return [entry["owner"] for entry in self.store.data.metadata_dict.values()]
 
     def fail(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
         def refuse(*given: Any) -> None:
@@ -159,7 +167,7 @@ def test_a_search_says_that_the_index_failed(held, sqlite_file, open_store, monk
     store = open_store(sqlite_file, vectors=held.index)
     store.put("Likes tea.", scope=ANN)
     held.fail(monkeypatch, "search")
-    with pytest.raises(BudgetError, match=f"the vector index '{held.index.name}' must not raise"):
+    with pytest.raises(StoreError, match=f"the vector index '{held.index.name}' must not raise"):
         store.search("tea", scope=ANN)
 
 
@@ -272,3 +280,112 @@ def test_an_index_out_of_reach_when_it_is_asked(held, sqlite_file, open_store, m
     with monkeypatch.context() as patch:
         held.fail(patch, "held")
         assert texts(later.search("tea", scope=ANN)) == ["Likes tea."]
+
+
+# ---- what it still holds -------------------------------------------------------------------------
+class Unsteady:
+    """An index that is up, down, or does what it is asked for and fails then."""
+
+    def __init__(self, index: Any) -> None:
+        self.index, self.name, self.state = index, index.name, "up"
+
+    def __getattr__(self, method: str) -> Any:
+        def call(*given: Any) -> Any:
+            if self.state != "down":
+                done = getattr(self.index, method)(*given)
+            if self.state != "up":
+                raise OSError(self.state)
+            return done
+
+        return call
+
+
+CALLS: dict[str, Callable[[MemoryStore, str, int, Scope], Any]] = {
+    "put": lambda store, key, n, scope: store.put(f"{WORDS[n % 3]} {n}", scope=scope, key=key),
+    "replace the newest": lambda store, key, n, scope: store.put(f"moon {n}", scope=scope, supersedes=key),
+    "put for a second": lambda store, key, n, scope: store.put(f"tea {n}", scope=scope, ttl=1),
+    "update": lambda store, key, n, scope: store.update(key, lambda _: f"sail {n}", scope=scope),
+    "delete": lambda store, key, n, scope: store.delete(key, scope=scope),
+    "forget": lambda store, key, n, scope: store.forget(scope),
+    "search": lambda store, key, n, scope: store.search("tea", scope=scope),
+    "fill": lambda store, key, n, scope: store.embed_missing(),
+}
+CALL = st.tuples(
+    st.sampled_from(["put", *CALLS]),
+    st.booleans(),
+    st.sampled_from(["up", "up", "down", "up, then fails"]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([ANN, Scope(user="ann", project="p"), BOB]),
+)
+
+
+@pytest.mark.parametrize("kind", list(STORES))
+@draws(asynchronous=True)
+@given(calls=st.lists(CALL, max_size=12))
+def test_a_forgotten_text_leaves_the_index_or_is_named(kind: str, calls: list[Any]) -> None:
+    """Whatever was called with the index and without it, while it was up or down: a receipt names what it still holds, and it is emptied as soon as it can be."""
+    held = Held(kind)
+    index = Unsteady(held.index)
+    with tempfile.TemporaryDirectory() as folder:
+        stores = [MemoryStore(f"{folder}/m.db", **given) for given in ({"embed": False}, {"vectors": index})]
+        for number, (name, with_index, index.state, key, scope) in enumerate(calls):
+            with suppress(BudgetError):
+                CALLS[name](stores[with_index], key, number, scope)
+        index.state = "up"
+        stores[1].delete("unknown", scope=BOB)
+        bobs = held.owners().count("=bob")
+        named = any(held.index.name in place for place in stores[0].forget(ANN).unreached)
+        assert named or "=ann" not in held.owners()
+        assert not any(held.index.name in place for place in stores[1].forget(ANN).unreached)
+        assert "=ann" not in held.owners()
+        assert not any(held.index.name in place for place in stores[0].forget(ANN).unreached)
+        assert held.owners() == ["=bob"] * bobs
+        for store in stores:
+            store.close()
+
+
+def test_a_search_removes_what_was_deleted_without_the_index(
+    held, shared_place, open_store, monkeypatch
+) -> None:
+    """It is removed by the next search that has the index; while that cannot delete, searches go on."""
+    store = open_store(shared_place, vectors=held.index)
+    store.put("Likes tea.", scope=ANN, key="k")
+    store.put("Likes to sail.", scope=ANN)
+    open_store(shared_place, embed=False).delete("k", scope=ANN)
+    with monkeypatch.context() as patch:
+        held.fail(patch, "delete")
+        later = open_store(shared_place, vectors=held.index)
+        assert texts(later.search("tea", scope=ANN)) == ["Likes to sail."]
+    assert len(held) == 2
+    store.search("tea", scope=ANN)
+    assert len(held) == 1
+
+
+def test_a_text_deleted_while_it_is_added_leaves_the_index(
+    held, shared_place, open_store, monkeypatch
+) -> None:
+    """What others delete between the reading of a row and its adding is removed again."""
+    store, other = open_store(shared_place, vectors=held.index), open_store(shared_place, embed=False)
+    add = held.index.add
+
+    def late(*given: Any) -> None:
+        other.forget(ANN)
+        add(*given)
+
+    monkeypatch.setattr(held.index, "add", late)
+    store.put("Likes tea.", scope=ANN)
+    assert len(held) == 0
+
+
+def test_tables_without_notes_get_those_of_what_the_index_has(held, shared_place, open_store) -> None:
+    """A database of an earlier version knows its indexes, also where only a store of conversations is opened."""
+    store = open_store(shared_place, vectors=held.index)
+    store.put("Likes tea.", scope=ANN)
+    with store.backend.database.write() as connection:
+        connection.exec_driver_sql("DROP TABLE rankbudget_memory_outside")
+        connection.exec_driver_sql("UPDATE rankbudget_schema SET version = 3 WHERE part = 'memories'")
+    histories = HistoryStore(shared_place)
+    assert any(held.index.name in place for place in histories.forget(ANN).unreached)
+    histories.close()
+    store.forget(ANN)
+    assert len(held) == 0

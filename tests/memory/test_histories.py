@@ -245,7 +245,7 @@ def test_what_is_no_list_of_messages_is_refused_in_words(
 
 # ---- whose it is ---------------------------------------------------------------------------------
 def test_a_thread_of_another_scope_is_not_found(histories: HistoryStore) -> None:
-    """Threads of one name in several scopes do not see each other, and a scope must be given."""
+    """Threads of one name in several scopes do not see each other, and a scope and a name that every database takes must be given."""
     scopes = [ANN, BOB, Scope(), Scope(user="ann", project="p"), Scope(project="p"), Scope(user="")]
     for number, scope in enumerate(scopes):
         histories.thread("t", scope=scope).append([said(str(number))])
@@ -256,8 +256,9 @@ def test_a_thread_of_another_scope_is_not_found(histories: HistoryStore) -> None
     for wrong in ({"scope": None}, {}, {"scope": "ann"}):
         with pytest.raises(BudgetConfigError, match="scope"):
             histories.thread("t", **wrong)
-    with pytest.raises(BudgetConfigError, match="thread_id must be a text"):
-        histories.thread("", scope=ANN)
+    for name in ("", 5, "a\0b", "\ud83d"):
+        with pytest.raises(BudgetConfigError, match="thread_id must"):
+            histories.thread(name, scope=ANN)  # type: ignore[arg-type]
 
 
 def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> None:

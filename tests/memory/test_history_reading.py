@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,59 @@ def test_a_summary_is_void_when_its_messages_change(histories: HistoryStore) -> 
     assert "another question" in asked()[0]
     thread.clear()
     assert thread.conversation().summary.text == ""
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+@draws(cases=2, asynchronous=True)
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=20, max_size=20),
+    limit=st.sampled_from([120, 300]),
+    widest=st.sampled_from([3, 40]),
+)
+def test_a_session_for_each_request_does_as_one_that_lives(
+    steps: int, lengths: list[int], limit: int, widest: int
+) -> None:
+    """Whatever is said and called, it has the stored summary, asks for another hardly more often, and keeps as much."""
+    asked: dict[bool, int] = {}
+    kept: dict[bool, int] = {}
+    for lives in (True, False):
+        store, calls, tokens = HistoryStore(":memory:"), list[str](), list[int]()
+
+        def told(text: str, max_tokens: int) -> str:
+            calls.append(text)  # noqa: B023 - called in this round
+            return "gist " * 5
+
+        thread, held = store.thread("t", scope=ANN), None
+        for number, length in enumerate(lengths):
+            words = "word " * min(length, widest)
+            parts = [[said(f"question {number} {words}")]]
+            for step in range(length % (steps + 1)):
+                called = {"id": f"c{number}-{step}", "type": "function", "function": FUNCTION}
+                result = said(words, "tool", tool_call_id=called["id"])
+                parts.append([said("", "assistant", tool_calls=[called]), result])
+            for part in parts:
+                thread.append(part)
+                if held is None or not lives:
+                    held = BudgetSession(limit, counter=WordCounter(), summarizer=told)
+                with suppress(BudgetError):
+                    tokens.append(held.fit(thread.conversation()).report.total_tokens)
+            thread.append([said(f"answer {number} {words}", "assistant")])
+        asked[lives], kept[lives] = len(calls), sum(tokens)
+        store.close()
+    assert asked[False] <= 2 * asked[True]
+    assert kept[False] >= 0.95 * kept[True]
+
+
+FUNCTION = {"name": "look", "arguments": "{}"}
+
+
+def test_a_stored_summary_says_what_stays(histories: HistoryStore) -> None:
+    """A thread that is opened again unchanged looks the same and asks no summarizer; a larger window is filled."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append(chat(40))
+    first = session().fit(thread.conversation()).messages
+    assert session().fit(thread.conversation()).messages == first
+    assert asked() == []
+    larger = BudgetSession(360, counter=WordCounter(), summarizer=summarizer).fit(thread.conversation())
+    assert larger.report.total_tokens > 120
+    assert set(map(str, first)) <= set(map(str, larger.messages))

@@ -75,10 +75,12 @@ def _trailing_zeros(number: int) -> int:
 def resume(timeline: Timeline, room: int, minimum: int, known: ThreadState) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
 
-    It is dropped when all of the conversation fits again, as written. None when not even the last exchanges
-    fit.
+    It is dropped when all of the conversation fits again, as written. Where only a summary is known, as of a
+    stored conversation, that implies the cut, and half of the room is filled at least. None when not even the
+    last exchanges fit.
     """
     known = replace(known, run=None) if timeline.first_turn else known
+    known = _with_cut(timeline, known)
     cut, caps = known.cut, _caps_of(timeline, known)
     edits = shortened(timeline, caps) if caps else {}
     if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
@@ -95,6 +97,18 @@ def resume(timeline: Timeline, room: int, minimum: int, known: ThreadState) -> S
     if kept is not None:
         return moved if moved is not None and moved.tokens > kept.tokens else kept
     return moved
+
+
+def _with_cut(timeline: Timeline, known: ThreadState) -> ThreadState:
+    """Returns a state with the cut that its summary implies, where it has nothing else.
+
+    What the summary does not cover stays. The room of that cut is unknown, so 0.
+    """
+    summary = known.summary
+    if known.size or not summary.text:
+        return known
+    starts = frozenset(summary.kept_before).difference(timeline.pinned)
+    return replace(known, cut=Cut(starts, summary.summarized, min(starts, default=summary.summarized), 0))
 
 
 def _caps_of(timeline: Timeline, known: ThreadState) -> dict[int, int]:
@@ -198,10 +212,7 @@ def remembered(
     if summary is None:
         summary = known.summary if known is not None else Summary()
     stop = newest.start if newest is not None else 0
-    cut = selection.cut
-    if not selection.complete and cut is None:
-        starts = frozenset([unit.start for unit in selection.units])
-        cut = Cut(starts, size, min(starts, default=size), _beside_question(timeline, selection.room))
+    cut = _cut_of(timeline, selection)
     start = min(stop, cut.oldest if cut is not None else timeline.first_turn)
     tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
     pinned = tuple([p for p in timeline.pinned if p < stop])
@@ -223,6 +234,17 @@ def remembered(
         summary=summary,
         line=object() if known is None else known.line,
     )
+
+
+def _cut_of(timeline: Timeline, selection: Selection) -> Cut | None:
+    """Returns the cut that was kept, or a new one, with the room that it was made for."""
+    cut = selection.cut
+    if not selection.complete and cut is None:
+        size, starts = len(timeline.messages), frozenset([unit.start for unit in selection.units])
+        cut = Cut(starts, size, min(starts, default=size), 0)
+    if cut is None or cut.room:
+        return cut
+    return replace(cut, room=_beside_question(timeline, selection.room))
 
 
 def _counts(timeline: Timeline, tail: int) -> tuple[array[int], int]:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import named_failure
+from ..errors import StoreError, named_failure
 from ..segment import Scope
 from .database import Database
 from .nearest import belongs_to
+from .outside import OUTSIDE, left_in, note, note_deleted, note_gone, noted
 from .tables import memories, owned_by
-from .vector_tables import OUTSIDE
 from .vectors import BATCH, REST, SqlVectors, Whose, whose_of
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class ForeignVectors(SqlVectors):
         self._held: dict[int, str] = {}  # digests of the texts that this index has
         self._unsure: dict[int, tuple[Whose, str]] = {}  # marked rows that it may lack, also if it does
         self._silent = 0.0  # until then it is not asked, as it cannot tell
+        self._swept = 0.0  # until then searches leave deleted rows in it, as it did not delete them
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.database, self.index)
@@ -86,7 +87,10 @@ class ForeignVectors(SqlVectors):
         """Does nothing: the index embeds texts when it gets them."""
 
     def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
-        """Does nothing: no transaction waits for the index."""
+        """Notes that the index will get the row; no transaction waits for that."""
+        del text, vector
+        row = memories().select().where(memories().c.seq == seq)
+        note(connection, self.index.name, connection.execute(row).all())
 
     def written(self) -> None:
         """Adds the rows that were written; what fails is tried again by a search."""
@@ -98,6 +102,8 @@ class ForeignVectors(SqlVectors):
 
     def ask(self, query: str, levels: Sequence[Scope], limit: int) -> _Hits:
         """Returns what the index finds for each level."""
+        if time.monotonic() >= self._swept and self.sweep():
+            self._swept = time.monotonic() + REST
         self.read_changes()
         whose = [whose_of(level) for level in levels]
         self._look(whose)
@@ -190,20 +196,43 @@ class ForeignVectors(SqlVectors):
                 connection.execute(marks.delete().where(marks.c.seq.in_(seqs), marks.c.embedder == self.key))
                 written = memories().update().where(memories().c.seq.in_(seqs))
                 connection.execute(written.values(replaced=memories().c.replaced))  # all processes look again
+        return self._deleted([row.id for row in found])
+
+    def sweep(self, subject: Scope | None = None) -> tuple[str, ...]:
+        """Removes deleted rows from the index, whoever deleted them, and the notes that it may have them."""
+        with self.database.read() as connection:
+            left = left_in(connection, self.index.name, subject)
+        return self._deleted(left, done=True)
+
+    def _deleted(self, ids: Sequence[str], *, done: bool = False) -> tuple[str, ...]:
+        """Removes entries from the index; `done` where nobody adds them any more."""
         try:
-            for start in range(0, len(found), BATCH):
-                self.index.delete([row.id for row in found[start : start + BATCH]])
+            for start in range(0, len(ids), BATCH):
+                part = ids[start : start + BATCH]
+                self.index.delete(part)
+                if done:
+                    with self.database.write() as connection:
+                        note_deleted(connection, self.index.name, part)
         except Exception as error:  # noqa: BLE001 - any library's errors
             return (f"the vector index {self.index.name!r}: {error!r:.200}",)
         return ()
+
+    def _announce(self, rows: Sequence[Any]) -> None:
+        """Notes that the index gets rows."""
+        with self.database.read() as connection:
+            known = noted(connection, self.index.name, [row.id for row in rows])
+        if fresh := [row for row in rows if row.id not in known]:
+            with self.database.write() as connection:
+                note(connection, self.index.name, fresh)
 
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """Adds rows to the index, and returns the marks of those that have none."""
         import numpy as np
 
         metadata = [{"owner": row.owner, "project": row.project} for row in rows]
-        with named_failure(f"the vector index {self.index.name!r}"):
+        with named_failure(f"the vector index {self.index.name!r}", StoreError):
             self.index.add([row.id for row in rows], [row.text for row in rows], metadata)
+        self._take_back(rows)
         mark = np.ones(1, dtype=np.float32)
         with self.lock:
             marks = [self._row(row.seq, row.text, mark) for row in rows if row.seq not in self._unsure]
@@ -211,8 +240,19 @@ class ForeignVectors(SqlVectors):
                 self._has(row)
         return marks
 
+    def _take_back(self, rows: Sequence[Any]) -> None:
+        """Removes from the index what others deleted while it was added."""
+        there = {row.seq for row in self._texts([row.seq for row in rows])}
+        deleted = [row for row in rows if row.seq not in there]
+        if deleted:
+            ids = [row.id for row in deleted]
+            with self.database.write() as connection:
+                note(connection, self.index.name, deleted)
+                note_gone(connection, ids)
+            self._deleted(ids, done=True)
+
     def search(self, query: str, level: Scope, limit: int) -> list[tuple[str, float]]:
-        with named_failure(f"the vector index {self.index.name!r}"):
+        with named_failure(f"the vector index {self.index.name!r}", StoreError):
             return [(name, float(score)) for name, score in self.index.search(query, owned_by(level), limit)]
 
 

@@ -9,10 +9,10 @@ from ..segment import Scope
 from .database import Database
 from .forms import NUMBERED
 from .history_tables import messages, reports, threads
+from .outside import MIGRATIONS, indexes_with, note_gone
 from .protocol import Receipt
 from .tables import memories, memory_of, named_by
 from .terms import remove_terms
-from .vector_tables import other_indexes
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -29,17 +29,19 @@ _PROCESSES = "what running processes hold: call forget() of their BudgetSession 
 
 
 def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> list[int]:
-    """Removes rows with their words and vectors, and returns their numbers."""
+    """Removes rows with their words and vectors, notes that they are gone, and returns their numbers."""
     from sqlalchemy import select
 
     table = memories()
-    found = select(table.c.seq).where(wanted).order_by(table.c.seq).with_for_update()
-    rows = list(connection.execute(found).scalars())
+    found = select(table.c.seq, table.c.id).where(wanted).order_by(table.c.seq).with_for_update()
+    rows = connection.execute(found).all()
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
-        remove_terms(connection, part)
-        connection.execute(table.delete().where(table.c.seq.in_(part)))
-    return rows
+        seqs = [row.seq for row in part]
+        remove_terms(connection, seqs)
+        connection.execute(table.delete().where(table.c.seq.in_(seqs)))
+        note_gone(connection, [row.id for row in part])
+    return [row.seq for row in rows]
 
 
 def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -> tuple[Receipt, list[int]]:
@@ -47,20 +49,16 @@ def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -
 
     Also returns the numbers of the memories, which an index of `vectors` in this process still has.
     """
-    from sqlalchemy import text
-
     removed: dict[str, int] = {}
     citing: list[str] = []
     rows: list[int] = []
-    elsewhere = list(vectors.remove(named_by(subject, memories()))) if vectors else []
+    parts = _parts(database)
     with database.write() as connection:
-        parts = set(connection.execute(text("SELECT part FROM rankbudget_schema")).scalars())
         if "memories" in parts:
             if (
                 not database.is_sqlite
             ):  # it waits for all that lock rows, as they would for it, and it for them
                 connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN EXCLUSIVE MODE")
-            elsewhere += other_indexes(connection, named_by(subject, memories()), vectors)
             rows = remove_memories(connection, named_by(subject, memories()))
             removed["memories"] = len(rows)
         if "histories" in parts:
@@ -70,8 +68,32 @@ def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -
             removed["reports"] = connection.execute(
                 reports().delete().where(named_by(subject, reports()))
             ).rowcount
+    elsewhere = _indexes_left(database, subject, vectors) if "memories" in parts else []
     unreached = (*elsewhere, *citing, *wipe(database))
     return Receipt(subject=subject, removed=removed, unreached=unreached), rows
+
+
+def _parts(database: Database) -> set[str]:
+    """Returns the parts of the schema that there are, with today's tables of memories."""
+    from sqlalchemy import text
+
+    with database.read() as connection:
+        parts = set(connection.execute(text("SELECT part FROM rankbudget_schema")).scalars())
+    if "memories" in parts:
+        database.migrate("memories", MIGRATIONS)
+    return parts
+
+
+def _indexes_left(database: Database, subject: Scope, vectors: Vectors | None) -> list[str]:
+    """Empties the index that there is, and returns a sentence for each that may still hold something."""
+    failed = vectors.sweep(subject) if vectors else ()
+    with database.read() as connection:
+        names = indexes_with(connection, subject)
+    own = getattr(vectors, "held_by", None)
+    others = [
+        f"the vector index {name!r}, without which this store was opened" for name in names if name != own
+    ]
+    return [*failed, *others]
 
 
 def remove_histories(connection: Connection, subject: Scope) -> dict[str, int]:

@@ -21,7 +21,7 @@ from .database import WAIT, Database
 from .forgetting import forget
 from .forms import DICTS, NUMBERED, Counts, HostForm
 from .history_tables import ARCHIVED, create_histories, create_keys, create_reports, messages, threads
-from .memory import check_scope
+from .memory import check_scope, check_storable
 from .protocol import Receipt
 from .reading import ThreadMessages, existing
 from .records import TurnFigures, record, recorded
@@ -95,6 +95,8 @@ class HistoryStore:
         name: Any = thread_id
         if not isinstance(name, str) or not name:
             problems.append(f"thread_id must be a text with something in it (got {shown(thread_id)})")
+        else:
+            check_storable("thread_id", name, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         return StoredThread(self, thread_id, scope, form)

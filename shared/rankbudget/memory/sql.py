@@ -18,19 +18,18 @@ from .forgetting import forget, remove_memories
 from .lines import make_way, open_end, settle, versions_of
 from .memory import Memory, levels_of
 from .nearest import belongs_to, holds_at, near_by_meaning, near_by_words
+from .outside import MIGRATIONS
 from .protocol import Receipt
 from .putting import Put
-from .tables import add_said, create_memories, memories, memory_of, owned_by, row_of
+from .tables import memories, memory_of, owned_by, row_of
 from .terms import add_terms
 from .timeline import Period, dated, periods_of
-from .vector_tables import create_vectors
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from .vectors import Vectors
 
-MIGRATIONS = (create_memories, create_vectors, add_said)
 _TRIES = 20
 """How often a write is tried again that another process came before."""
 _FROM_HERE = frozenset({"id", "replaced_by"})
@@ -172,6 +171,8 @@ class SqlBackend:
             removed = remove_memories(connection, wanted)
             for line in lines:
                 settle(connection, scope, line)
+        if self.vectors:
+            self.vectors.sweep()  # what was added meanwhile, or deleted without it; what fails is tried again
         return self._was_removed(removed)
 
     def forget(self, subject: Scope) -> Receipt:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .tables import ALWAYS, memories
+from .tables import ALWAYS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
     Vector = NDArray[np.float32]
 
-OUTSIDE = "outside:"
-"""Starts the name under which a row is marked that a vector index outside of the database holds."""
 AT_ONCE = 500
 """Rows named in one statement."""
 _NOTED = (
@@ -148,19 +146,6 @@ def write_vectors(connection: Connection, rows: Sequence[dict[str, Any]], *, typ
     again = "ON CONFLICT (seq, embedder) DO UPDATE SET vector = EXCLUDED.vector"
     insert = text(f"{head} {value} {found} {again}")
     connection.execute(insert, list(rows))
-
-
-def other_indexes(connection: Connection, wanted: ColumnElement[bool], known: object) -> list[str]:
-    """Returns a sentence for each index outside of the database that holds rows, but for the known one."""
-    from sqlalchemy import column, inspect, select, table
-
-    if not inspect(connection).has_table("rankbudget_memory_vectors"):
-        return []  # an older schema
-    vectors = table("rankbudget_memory_vectors", column("seq"), column("embedder"))
-    found = select(vectors.c.embedder).distinct().join(memories(), memories().c.seq == vectors.c.seq)
-    named = connection.execute(found.where(wanted, vectors.c.embedder.startswith(OUTSIDE))).scalars()
-    names = {name.removeprefix(OUTSIDE) for name in named} - {getattr(known, "held_by", None)}
-    return [f"the vector index {name!r}, without which this store was opened" for name in sorted(names)]
 
 
 class Changes:

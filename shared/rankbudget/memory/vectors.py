@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -70,6 +70,9 @@ class Vectors(Protocol):
 
     def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
         """Removes rows from where the database does not reach, and says where that failed."""
+
+    def sweep(self, subject: Scope | None = None) -> tuple[str, ...]:
+        """Removes deleted rows, all of a `subject` in any case, as `remove` does."""
 
     def removed(self, seqs: Iterable[int]) -> None:
         """Hears that rows were deleted."""
@@ -157,6 +160,11 @@ class SqlVectors:
         del wanted
         return ()
 
+    def sweep(self, subject: Scope | None = None) -> tuple[str, ...]:
+        """Does nothing, as there is nothing to reach."""
+        del subject
+        return ()
+
     def removed(self, seqs: Iterable[int]) -> None:
         """Removes rows from memory, too."""
         with self.lock:
@@ -218,28 +226,41 @@ class SqlVectors:
 
     def _fill(self, whose: Sequence[Whose] | None, most: int = BATCH) -> int:
         """Embeds at most `most` rows without a vector, of anybody or of these; returns how many."""
-        from sqlalchemy import select
-
         with self.lock:
             waiting = [seq for seq, own in self.missing.items() if whose is None or own in whose][-most:]
         if not waiting or time.monotonic() < self._resting:
             return 0
-        rows = memories().c
         found = self._texts(waiting)
-        fresh = self._embedded(found)
-        try:
-            if fresh:
-                with self.database.write() as connection:  # rows first, as their writers lock them
-                    locked = select(rows.seq).where(rows.seq.in_(waiting)).order_by(rows.seq)
-                    connection.execute(locked.with_for_update()).all()
-                    write_vectors(connection, fresh, typed=self.typed)
-        except StoreError:  # it is read-only, or busy: these rows are found by their words
-            self._resting = time.monotonic() + REST
+        if not self._is_kept(self._announce, found) or not self._is_kept(self._write, self._embedded(found)):
             return 0
         with self.lock:
             for seq in waiting:  # a row whose vector is no number is tried again when it changes
                 self.missing.pop(seq, None)
         return len(waiting)
+
+    def _is_kept(self, write: Callable[[Sequence[Any]], None], rows: Sequence[Any]) -> bool:
+        """Writes something of rows, and returns whether the database took it."""
+        try:
+            write(rows)
+        except StoreError:  # it is read-only, or busy: these rows are found by their words
+            self._resting = time.monotonic() + REST
+            return False
+        return True
+
+    def _announce(self, rows: Sequence[Any]) -> None:
+        """Does nothing: the database gets the vectors of rows, and nobody else."""
+
+    def _write(self, fresh: Sequence[dict[str, Any]]) -> None:
+        """Writes the vectors of rows."""
+        from sqlalchemy import select
+
+        if not fresh:
+            return
+        rows, seqs = memories().c, [row["seq"] for row in fresh]
+        with self.database.write() as connection:  # rows first, as their writers lock them
+            locked = select(rows.seq).where(rows.seq.in_(seqs)).order_by(rows.seq)
+            connection.execute(locked.with_for_update()).all()
+            write_vectors(connection, fresh, typed=self.typed)
 
     def _texts(self, seqs: Sequence[int]) -> Sequence[Any]:
         """Returns rows as an index needs them."""
