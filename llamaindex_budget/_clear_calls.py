@@ -15,6 +15,12 @@ from ._codec import CODEC, copy_message
 
 _OPENAI, _OPENAI_CHAT = ("llama_index.llms.openai",), ("llama_index.llms.openai.base",)
 _GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
+_OLDER_TOO = (
+    "llama_index.llms.openai.responses",
+    *(f"llama_index.llms.{name}" for name in ("ollama", "anthropic", "bedrock_converse")),
+    *_GOOGLE,
+)
+"""Clients that send calls of the older place beside blocks, or instead of them."""
 
 
 def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
@@ -22,8 +28,11 @@ def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[Chat
 
     Only messages that need it are copies. Google's clients send the id of a result as the name of its
     function, so there ids stay. OpenAI's take arguments that are a text, and its chat client leaves thinking
-    out, which is not counted then.
+    out, which is not counted then. Calls that older versions keep beside the blocks are left out where the
+    client would send them, too: they are copies, or calls that nobody answers.
     """
+    if is_client_of(llm, _OLDER_TOO) and any(map(_keeps_older, messages)):
+        messages = [_without_older(message) if _keeps_older(message) else message for message in messages]
     if not is_client_of(llm, _GOOGLE):
         messages = with_clear_ids(CODEC, messages)
     if is_client_of(llm, _OPENAI_CHAT) and any(map(_thinks, messages)):
@@ -31,6 +40,18 @@ def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[Chat
     if is_client_of(llm, _OPENAI) or not any(map(_is_written, messages)):
         return messages
     return [_read(message) if _is_written(message) else message for message in messages]
+
+
+def _keeps_older(message: ChatMessage) -> bool:
+    """Returns whether blocks hold the calls, and the older place holds some, too."""
+    older = message.additional_kwargs.get("tool_calls")
+    return bool(older) and any(isinstance(block, ToolCallBlock) for block in message.blocks)
+
+
+def _without_older(message: ChatMessage) -> ChatMessage:
+    made = copy_message(message)
+    del made.additional_kwargs["tool_calls"]
+    return made
 
 
 def _thinks(message: ChatMessage) -> bool:

@@ -251,24 +251,24 @@ def _where(block: Any, data: Any, mimetype: str | None) -> str:
 
 
 def _calls(message: Any) -> list[dict[str, Any]]:
-    """Returns all tool calls in the neutral form, from blocks and from both older places, each once."""
+    """Returns the tool calls in the neutral form: of blocks, else of both older places.
+
+    OpenAI's client keeps every call of an answer in the older place, too, but sends it only where blocks hold
+    none. With `allow_parallel_tool_calls=False` just the first call stays in a block, and is answered.
+    """
     calls = [
         _call({"id": b.tool_call_id, "name": b.tool_name}, b.tool_kwargs)
         for b in message.blocks
         if isinstance(b, ToolCallBlock)
     ]
+    if calls:
+        return calls
     extra = message.additional_kwargs
-    unmatched = list(map(call_reference, calls))
-    for legacy in [*(extra.get("tool_calls") or ()), extra.get("function_call")]:
-        data = _plain(legacy)
-        if not data:
-            continue
-        function = _plain(data.get("function") or data)
-        call = _call({**function, "id": data.get("id") or data.get("call_id")}, function.get("arguments"))
-        if call_reference(call) in unmatched:
-            unmatched.remove(call_reference(call))
-        else:
-            calls.append(call)
+    for data in map(_plain, [*(extra.get("tool_calls") or ()), extra.get("function_call")]):
+        if data:
+            function = _plain(data.get("function") or data)
+            called = {**function, "id": data.get("id") or data.get("call_id")}
+            calls.append(_call(called, function.get("arguments")))
     return calls
 
 

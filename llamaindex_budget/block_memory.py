@@ -20,7 +20,7 @@ from rankbudget.errors import named_failure, shown
 from ._codec import check_messages, copy_message, pending
 from ._contexts import live_data, live_memory
 from ._database import ask, database_of, opened
-from ._handed import left_out, prints_of, spoken, unlike, with_new, without
+from ._handed import beyond, left_out, prints_of, spoken
 from ._memory import SessionMemory
 from ._options import named
 from ._render import name_in_plan
@@ -177,10 +177,9 @@ class BudgetMemory(SessionMemory, Memory):
         Returns whether it could: not where another call has handed on messages meanwhile.
         """
         now = prints_of(said)
-        differences = unlike(known, now)
-        if not any(known[gone] for gone, _ in differences):
+        if not beyond(now, known):
             return True
-        new = {at for _, fresh in differences for at in range(len(now))[fresh]}
+        new = set(beyond(known, now))
         left = [at for at in range(len(now)) if at not in new]
         with self._lock:
             if self.handed_on is not known:
@@ -199,7 +198,7 @@ class BudgetMemory(SessionMemory, Memory):
     @override
     def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:
         left = left_out(plan, stored) if self._takers() else []
-        if not with_new(self.handed_on, prints_of(left))[1]:
+        if not beyond(self.handed_on, prints_of(left)):
             return None
         return Call(lambda: asyncio_run(self._hand_on(left)), awaitable=lambda: self._hand_on(left))
 
@@ -207,21 +206,25 @@ class BudgetMemory(SessionMemory, Memory):
         """Hands to the blocks what they do not know of messages that a prompt leaves out."""
         prints = prints_of(left)
         with self._lock:  # of two writers at once each hands on its own messages
-            known, new = with_new(self.handed_on, prints)
+            new = beyond(self.handed_on, prints)
             if not new:
                 return
-            self.handed_on = known
+            self.handed_on = [*self.handed_on, *(prints[at] for at in new)]
         try:
             for block in self._takers():
                 copies = [copy_message(left[at]) for at in new]
                 await block.aput(copies, from_short_term_memory=True, session_id=self.session_id)
         except BaseException:
             with self._lock:
-                self.handed_on = without(self.handed_on, [prints[at] for at in new])
+                known = self.handed_on
+                self.handed_on = [known[at] for at in beyond([prints[at] for at in new], known)]
             raise
 
     async def _left_beside_blocks(self, stored: list[ChatMessage]) -> list[ChatMessage]:
-        """Returns the messages that no longer fit beside the blocks."""
+        """Returns what is older than the messages that fit beside the blocks.
+
+        A step inside them waits for a prompt without it: the result of a call may be put next.
+        """
         budget = self.budget or self._own_limits()
         request = self._session.request(
             stored,
@@ -230,7 +233,8 @@ class BudgetMemory(SessionMemory, Memory):
             sources=frozenset({"history"}),
             history_tokens=int(budget.limit() * budget.share_of("history")),
         )
-        return left_out(await adrive(plan_steps(request)), stored)
+        left = left_out(await adrive(plan_steps(request)), stored)
+        return [m for m, oldest in zip(left, spoken(stored), strict=False) if m is oldest]
 
     # ---- copies and plain data -------------------------------------------------------------------
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature

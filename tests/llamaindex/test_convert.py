@@ -86,18 +86,21 @@ def test_a_tool_call_block_is_a_tool_call() -> None:
     ]
 
 
-def test_calls_are_found_in_all_three_places_once() -> None:
-    """Blocks, `tool_calls` and `function_call` are read; an id that occurs in two places counts once."""
-    message = calls("c1")
-    message.additional_kwargs = {
-        "tool_calls": [
+def test_calls_of_older_places_are_read_where_no_block_holds_one() -> None:
+    """`tool_calls` and `function_call` are read, as dicts or objects; beside a block they are copies."""
+    message = say(
+        "assistant",
+        "",
+        tool_calls=[
             {"id": "c1", "function": {"name": "search", "arguments": "{}"}},
             SimpleNamespace(id="c2", function=SimpleNamespace(name="add", arguments='{"a": 1}')),
         ],
-        "function_call": {"name": "old", "arguments": "{}"},
-    }
+        function_call={"name": "old", "arguments": "{}"},
+    )
     assert CODEC.call_ids(message) == ("c1", "c2", "function:old")
     assert [c["function"]["name"] for c in CODEC.to_dict(message)["tool_calls"]] == ["search", "add", "old"]
+    message.blocks += calls("c1").blocks
+    assert CODEC.call_ids(message) == ("c1",)
 
 
 def test_results_name_their_call() -> None:

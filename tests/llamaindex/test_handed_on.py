@@ -12,53 +12,61 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from llamaindex_budget import BudgetMemory, HistorySummaryMemoryBlock, StoredAsyncChatStore, StoredChatStore
-from llamaindex_budget._handed import prints_of, unlike, with_new, without
+from llamaindex_budget._handed import beyond, prints_of
 from rankbudget import Scope
 from rankbudget.memory import HistoryStore
 from tests.drawing import draws
 from tests.growth import growth
-from tests.llamaindex.models import ListStore, say, words
+from tests.llamaindex.models import ListStore, calls, result, say, words
 
 pytestmark = pytest.mark.filterwarnings("ignore:memory block 'summary' is written without summarizer=")
 
 
 class Taking(BaseMemoryBlock[str]):
-    """A block that notes what it is handed."""
+    """A block that notes what it is handed, and says so many words of each message."""
 
     name: str = "taking"
     taken: list[str] = Field(default_factory=list)
+    says: int = 0
 
     async def _aget(self, messages: Any = None, **_: Any) -> str:
-        return ""
+        return words(self.says * len(self.taken))
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         self.taken = [*self.taken, *map(_mark, messages)]
 
 
 def _mark(message: ChatMessage) -> str:
-    return (message.content or "").split()[0]
+    """Returns what a message is known by, shortened or not."""
+    return message.additional_kwargs.get("mark") or (message.content or "").split()[0]
 
 
 def _marks(text: str, most: int) -> str:
     """Summarizes: the marks of all that was said, in order."""
-    return " ".join(re.findall(r"#\d+", text))
+    return " ".join(re.findall(r"#[\w.]+", text))
 
 
 def _memory(store: AsyncDBChatStore, **fields: Any) -> BudgetMemory:
     blocks = [Taking(), HistorySummaryMemoryBlock(summarizer=_marks, max_tokens=400)]
     return BudgetMemory.from_defaults(
         session_id="t",
-        token_limit=700,
         counter="cl100k_base",
         sql_store=store,
-        **{"memory_blocks": blocks, **fields},
+        **{"token_limit": 700, "memory_blocks": blocks, **fields},
     )
+
+
+def _marked(message: ChatMessage, mark: str) -> ChatMessage:
+    """Returns a message that says its mark first, and has it beside its text, where nothing is cut."""
+    message.blocks.insert(0, TextBlock(text=mark))
+    message.additional_kwargs["mark"] = mark
+    return message
 
 
 class Conversation:
@@ -70,7 +78,7 @@ class Conversation:
         self.marks = count()
 
     def say(self, role: str = "user") -> ChatMessage:
-        return say(role, f"#{next(self.marks)} {words(30)}")
+        return _marked(say(role, words(30)), f"#{next(self.marks)}")
 
     async def do(self, door: str, place: int) -> None:
         await getattr(self, f"_{door}")(place, await self.store.get_messages("t"))
@@ -83,6 +91,13 @@ class Conversation:
 
     async def _elsewhere(self, turns: int, _: Any) -> None:
         await self._talk(turns, _, which=1)
+
+    async def _work(self, steps: int, _: Any) -> None:
+        work = [self.say()]
+        for step in range(steps % 4):
+            mark = f"#{next(self.marks)}"
+            work += [_marked(calls(mark), mark), _marked(result(mark, words(5 * steps + step)), f"{mark}.1")]
+        await self.memories[0].aput_messages([*work, self.say("assistant")])
 
     async def _edit(self, place: int, stored: list[ChatMessage]) -> None:
         if stored:
@@ -211,6 +226,82 @@ async def test_the_mark_of_what_was_handed_on_holds_no_content() -> None:
     assert again.memory_blocks[0].taken == []
 
 
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from("ab"), st.lists(st.integers(0, 200), max_size=4), st.sampled_from([1, 30, 90, 200])
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+@draws(asynchronous=True)
+@given(
+    turns=TURNS,
+    limit=st.sampled_from([200, 300, 600, 1_200]),
+    again=st.integers(1, 4),
+    says=st.sampled_from([0, 30]),
+)
+@example(turns=[("a", [80], 40), *[("b", [], 1)] * 6], limit=300, again=9, says=0)
+@example(turns=[("a", [], 90), ("a", [150], 90), ("a", [], 90), ("b", [], 30)], limit=300, again=9, says=30)
+def test_a_message_is_in_the_prompt_or_was_handed_on_once(
+    turns: list[tuple[str, list[int], int]], limit: int, again: int, says: int
+) -> None:
+    """After every turn with any steps, some of the same words, in a memory that is written and read in between."""
+
+    async def run() -> None:
+        memory, chat = _memory(ListStore(), token_limit=limit), Counter[str]()
+        memory.memory_blocks[0].says, memory.memory_blocks[0].priority = says, 1
+        for number, (word, steps, size) in enumerate(turns):
+            said = [_marked(say("user", "?"), f"#{word}")]
+            for step, length in enumerate(steps):
+                mark = f"#{number}.{step}"
+                said += [_marked(calls(mark), mark), _marked(result(mark, words(length)), f"{mark}.1")]
+            said.append(_marked(say("assistant", words(size)), f"#{word}.{size}"))
+            for part in (said[:1], said[1:]):
+                await memory.aput_messages(part)
+                chat.update(map(_mark, part))
+                prompt = await memory.aget()
+                shown = Counter(_mark(m) for m in prompt if m.role != MessageRole.SYSTEM)
+                taken = Counter(memory.memory_blocks[0].taken)
+                assert chat - shown - taken == Counter(), "in neither"
+                assert taken - chat == Counter(), "handed twice"
+            if number % again == 0:
+                data = json.loads(json.dumps(memory.to_dict()))
+                blocks = memory.memory_blocks
+                memory = BudgetMemory.from_dict(data, memory_blocks=blocks)
+
+    asyncio.run(run())
+
+
+async def test_a_shortened_result_is_in_the_prompt_and_waits() -> None:
+    """Blocks get it when a prompt leaves it out whole, and only what left."""
+    memory = _memory(ListStore(), token_limit=600)
+    work = [_marked(say("user", "?"), "#0")]
+    for n in (1, 2):
+        work += [_marked(calls(f"#{n}"), f"#{n}"), _marked(result(f"#{n}", words(400)), f"#{n}.1")]
+    await memory.aput_messages([*work, _marked(say("assistant", words(20)), "#3")])
+    prompt = await memory.aget()
+    assert [_mark(m) for m in prompt] == ["#0", "#1", "#1.1", "#2", "#2.1", "#3"]
+    assert max(len((m.content or "").split()) for m in prompt) < 400
+    assert memory.memory_blocks[0].taken == []
+    for n in range(4, 20):
+        await memory.aput_messages(
+            [_marked(say("user", words(40)), f"#{n}"), _marked(say("assistant", "ok"), f"#{n}a")]
+        )
+        shown = {_mark(m) for m in await memory.aget() if m.role != MessageRole.SYSTEM}
+        assert {"#1.1", "#2.1"} - shown <= set(memory.memory_blocks[0].taken)
+    assert {"#1.1", "#2.1"} <= set(memory.memory_blocks[0].taken)
+
+
+async def test_a_call_waits_for_its_result() -> None:
+    """A call that is stored before its result is in no valid prompt yet, and no block is told of it."""
+    memory = _memory(ListStore())
+    for message in (say("user", "?"), calls("c1"), result("c1", "#1")):
+        await memory.aput(message)
+        assert memory.memory_blocks[0].taken == []
+
+
 @pytest.mark.parametrize("words", [1, 2, 50, 10**6])
 def test_marks_are_compared_in_linear_time(words: int) -> None:
     """Ten times the messages cost at most fourteen times as much, however often they say the same, wherever two were edited."""
@@ -220,7 +311,7 @@ def test_marks_are_compared_in_linear_time(words: int) -> None:
         now = [*known[1:5], "x", *known[6:-7], "y", *known[-6:]]
         return known, now
 
-    assert growth(lambda lists: unlike(*lists), edited, 2_000, 10, 14).linear
+    assert growth(lambda lists: beyond(*lists), edited, 2_000, 10, 14).linear
 
 
 MARKS = st.lists(st.sampled_from("abcdef"), max_size=12)
@@ -228,15 +319,11 @@ MARKS = st.lists(st.sampled_from("abcdef"), max_size=12)
 
 @draws()
 @given(known=MARKS, now=MARKS)
-def test_lists_of_marks_are_compared_in_their_order(known: list[str], now: list[str]) -> None:
-    """What differs, put in place, makes the one list of the other; what is added can be taken back."""
-    made, at = [], 0
-    for gone, fresh in unlike(known, now):
-        made += [*known[at : gone.start], *now[fresh]]
-        at = gone.stop
-    assert made + known[at:] == now
-    merged, new = with_new(known, now)
-    assert len(merged) == len(known) + len(new)
-    assert Counter(merged) == Counter(known) + Counter(now[at] for at in new)
-    assert Counter(without(merged, [now[at] for at in new])) == Counter(known)
-    assert with_new(merged, now)[1] == [] or len(set(now)) < len(now)
+def test_marks_are_compared_by_how_often_each_occurs(known: list[str], now: list[str]) -> None:
+    """What there is more of is new, of equal ones the last; with it nothing is, and without it all is as before."""
+    new = beyond(known, now)
+    assert Counter(now[at] for at in new) == Counter(now) - Counter(known)
+    assert all(now[at] not in now[at + 1 :] or now.index(now[at], at + 1) in new for at in new)
+    merged = [*known, *(now[at] for at in new)]
+    assert beyond(merged, now) == []
+    assert Counter(merged[at] for at in beyond([now[at] for at in new], merged)) == Counter(known)

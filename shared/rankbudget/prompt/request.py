@@ -106,6 +106,7 @@ class Plan:
         layout: the parts in their places; None where only a history was asked for.
         state: what a session remembers of the conversation; None without one.
         unsummarized: some of what was dropped is in no summary, although there is a summarizer.
+        edits: shortened copies in `history`, by the position of the message among those that were given.
     """
 
     messages: Sequence[Any]
@@ -117,6 +118,7 @@ class Plan:
     layout: Layout | None = None
     state: ThreadState | None = None
     unsummarized: bool = False
+    edits: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -84,6 +84,7 @@ def _one_plan(request: PromptRequest, turn: Turn | None) -> Steps[Plan]:
         layout=rendered.layout,
         state=history.state if history is not None else None,
         unsummarized=history is not None and history.unsummarized,
+        edits=history.edits if history is not None else {},
     )
 
 
