@@ -36,7 +36,7 @@ from ._inserted import budget_within, with_blocks
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
-from ._texts import Texts, fitted, is_texts, passages_in
+from ._texts import Texts, fitted, is_texts, passages_in, room_for_texts
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes; and its tokenizer may count twice as much."""
@@ -318,10 +318,7 @@ class Door:
         least = tokens_with(bare)
         if self.llm.metadata.is_chat_model:
             messages = chosen.format_messages(self.llm, **{**values, **bare})
-            older = [m for m in messages[:-1] if CODEC.role(m) != "system"]
-            cost = CodecMeasure(CODEC, self.counter).group(older)
-            room = limit - least + cost
-            limit += max(0, cost - max(room // 2, room - (full - least)))
+            limit = least + room_for_texts(limit - least, messages, self.counter)
         sizes = {name: full - tokens_with({name: bare[name]}) for name in held}
         level = fair_level(list(sizes.values()), limit - least)
         long = {name: held[name] for name in held if sizes[name] > level} or held

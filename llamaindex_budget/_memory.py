@@ -36,7 +36,7 @@ from ._events import BudgetEvent, dispatcher
 from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
-from ._sharing import active, adopt, budget_of, one_call_limit, within
+from ._sharing import active, adopt, budget_for, budget_of, within
 from .models import as_summarizer
 from .prompt_helper import for_one_call
 
@@ -100,7 +100,7 @@ class SessionMemory(BaseMemory):
         self._given = {**given, "counter": counter, "summarizer": as_summarizer(given["summarizer"])}
         self._derived = derived
         self._has_budget = limits is not None
-        self._one_call = one_call if llm is None else one_call_limit(llm)
+        self._one_call = one_call if llm is None else budget_for(llm).limit()
         self._use(session or self._own_session())
 
     @classmethod
@@ -151,7 +151,7 @@ class SessionMemory(BaseMemory):
     # ---- reading ---------------------------------------------------------------------------------
     @property
     def one_call(self) -> int | None:
-        """Most tokens of a prompt with nodes for which its LLM is asked once; None without an LLM."""
+        """Most tokens of a prompt of its LLM; None without an LLM."""
         return self._one_call
 
     @property
@@ -261,7 +261,8 @@ class SessionMemory(BaseMemory):
         self, session: BudgetSession, request: PromptRequest, *, awaits: bool
     ) -> Steps[Plan]:
         """Makes a plan that leaves nodes to come the room for one call; what does not fit so has more."""
-        most = for_one_call(self.one_call) if awaits and "knowledge" in session.sources else None
+        awaits, told = awaits and "knowledge" in session.sources, self._given["prompt"] is not None
+        most = for_one_call(self.one_call, told=told) if awaits else None
         if most is not None and most < (request.ceiling or most + 1):
             try:
                 return (yield from session.plan_steps(replace(request, ceiling=most)))

@@ -9,7 +9,6 @@ from typing import Any
 
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
-from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
 
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import plain_budget, within_window
@@ -19,8 +18,6 @@ from ._counters import answer_of, known_window, window_of
 from ._options import check_values
 from .models import as_summarizer
 
-_TEMPLATE_TOKENS = 160
-"""More than LlamaIndex's own templates have."""
 active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
 """The session that all parts share in this context."""
 
@@ -73,13 +70,6 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
         own["safety"] = 0  # the limit leaves it free
     made = TokenBudget.from_dict({**own, **fields})
     return within_window(made, known_window(llm), type(llm).__name__) if limit is None else made
-
-
-def one_call_limit(llm: BaseLLM) -> int:
-    """Returns the most tokens of a prompt with nodes that a synthesizer does not split into two calls."""
-    # It keeps tokens free for an answer to refine, beside the larger of its two templates.
-    limit = budget_for(llm).limit()
-    return max(limit - DEFAULT_RESPONSE_PADDING_SIZE - _TEMPLATE_TOKENS, limit // 2)
 
 
 def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -> TokenBudget | None:

@@ -9,9 +9,9 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 
 from rankbudget import BudgetReport, Segment, TokenCounter, fit_documents
-from rankbudget.adapters import JOINT
+from rankbudget.adapters import JOINT, CodecMeasure
 
-from ._codec import copy_message
+from ._codec import CODEC, copy_message
 
 _NUMBER = re.compile(r"(?:Document|Source) \d+:\n|\[\d+\] ")
 """How LlamaIndex numbers the texts that a model is to choose from."""
@@ -63,6 +63,16 @@ def passages_in(messages: Sequence[ChatMessage]) -> list[int]:
 
 def _text_blocks(messages: Sequence[ChatMessage]) -> list[TextBlock]:
     return [block for message in messages for block in message.blocks if isinstance(block, TextBlock)]
+
+
+def room_for_texts(left: int, messages: Sequence[ChatMessage], counter: TokenCounter) -> int:
+    """Returns the tokens of a template's texts, where `messages` without them leave so many of a request.
+
+    Older messages, which the request gives up later, take at most half of what they share with the texts.
+    """
+    older = CodecMeasure(CODEC, counter).group([m for m in messages[:-1] if CODEC.role(m) != "system"])
+    room = left + older
+    return room - min(older, max(0, room // 2))
 
 
 def fitted(

@@ -42,9 +42,9 @@ from ._memory import SessionMemory, Turn
 from ._options import by_name, check_part, check_values
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
-from ._sharing import active, adopt, budget_of, one_call_limit, within
+from ._sharing import active, adopt, budget_for, budget_of, within
 from .models import embedder
-from .prompt_helper import for_one_call
+from .prompt_helper import asks_once, for_one_call
 
 _FIRST_NODES = 400  # tokens of nodes that come before what a synthesizer keeps free
 _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
@@ -79,7 +79,8 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         budget: limits of the whole prompt, for a query engine without a memory.
         llm: its window and answer are the budget, its tokenizer the counter, when neither is given. What a
             response synthesizer keeps free beside the nodes stays free, so that one call is made, unless
-            fewer than 400 tokens of nodes would be left, or `Settings` has a `BudgetPromptHelper`.
+            fewer than 400 tokens of nodes would be left. Where `Settings` has a `BudgetPromptHelper`, only
+            160 tokens stay free, for the engine's own template, and none with `prompt`.
         prompt: what the host sends around history and nodes: a prompt template, a text or messages.
         counter: a model or encoding name, or what else `counter_for` takes.
         tokenizer_fn: a LlamaIndex tokenizer to count with instead.
@@ -204,18 +205,18 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
 
     def _one_call_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
         """Makes the plan with room for one call; nodes take of that room before few or none are kept."""
-        ceiling = self.memory.one_call if self.llm is None and self.memory is not None else None
+        limit = self.memory.one_call if self.llm is None and self.memory is not None else None
         if self.llm is not None:
-            ceiling = one_call_limit(self.llm)
-        ceiling = for_one_call(ceiling)
+            limit = budget_for(self.llm).limit()
         told = self.prompt if self.memory is None or self.prompt is not None else self.memory.given_prompt
+        ceiling = for_one_call(limit, told=told is not None)
         if told is None and ceiling is not None:
             # Engines write no tags around nodes, and where the LLM is known what they write has its own room.
             turn = {**turn, "prompt": ""}
         if ceiling is None:
             return (yield from self._plan_steps(turn, query))
         most = ceiling
-        for least in (_FIRST_NODES, 1):
+        for least in (1,) if asks_once() else (_FIRST_NODES, 1):
             try:
                 plan = yield from self._plan_steps({**turn, "ceiling": most}, query)
             except BudgetExceededError:

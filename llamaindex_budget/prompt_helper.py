@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core import Settings
@@ -17,6 +17,7 @@ from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.default_prompt_selectors import DEFAULT_TEXT_QA_PROMPT_SEL
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
+from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
 
 from rankbudget import TokenBudget, TokenCounter
 from rankbudget.adapters import JOINT, plain_budget, typed_errors
@@ -27,8 +28,8 @@ from ._counters import counter_named, counter_of, known_window, request_counter_
 from ._events import send_report
 from ._options import check_part, check_values, named
 from ._render import QUESTIONS
-from ._sharing import shared_budget
-from ._texts import fit_texts
+from ._sharing import budget_for, shared_budget
+from ._texts import fit_texts, room_for_texts
 
 _JOINTS = 2
 """Tokens that a chunk may cost more between the texts of a template than alone."""
@@ -36,7 +37,8 @@ _SPARE = 64
 """Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
 not be; but it shows only the longer of its two templates, and the other may have some tokens more. Where it
 does not show the question yet, as when it refines, that many are the least."""
-
+_TEMPLATE_TOKENS = 160
+"""More than LlamaIndex's own templates have."""
 
 _OWN_OPTIONS = ("budget", "session", "counter", "scorer")
 
@@ -154,35 +156,44 @@ class BudgetPromptHelper(PromptHelper):
         room = self._get_available_chunk_size(prompt, 1, 0, llm, tools)
         if not asked:
             return self._get_available_chunk_size(prompt, 1, max(_SPARE, min(padding, room // 2)), llm, tools)
-        if self._counter_for(llm).count(JOINT.join(chunks)) <= room - _JOINTS:
-            return room  # a plan of the turn has fitted them
+        if self._door_of(llm) or self._counter_for(llm).count(JOINT.join(chunks)) <= room - _JOINTS:
+            return room  # a plan of the turn has fitted them, or the model has the last word
         return max(1, room - min(padding, _SPARE))
 
     def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int, llm: Any) -> dict[int, str]:
         query = str(prompt.kwargs.get("query_str") or "")
         kept, report = fit_texts(chunks, room, query, self._counter_for(llm), self._scorer)
-        send_report(report)
+        send_report(report, getattr(_model(llm), "request_on_report", None))
         return kept
 
     def _counter_for(self, llm: Any) -> TokenCounter:
         return self._counter if self._chosen or llm is None else request_counter_of(llm)
 
+    def _door_of(self, llm: Any) -> Any:
+        """Returns the `budget_model` whose limit is the helper's too; None where there is none."""
+        model = _model(llm)
+        if not hasattr(model, "request_limit"):
+            return None
+        # For stock helpers its metadata state some tokens more or less than its limit.
+        window = min(model.metadata.context_window, budget_for(model).context_window)
+        return model if window <= self.context_window else None
+
     def _window_and_safety(self, llm: Any) -> tuple[int, int]:
         """Returns the smaller window of helper and LLM, and what an estimate may be too low by."""
+        if door := self._door_of(llm):
+            return budget_for(door).context_window, 0  # its limit leaves an estimate's error out
         known = None if llm is None else known_window(_model(llm))
         window = self.context_window if known is None else min(known, self.context_window)
-        if window == known and hasattr(_model(llm), "request_limit"):  # a `budget_model`, which leaves it out
-            return window, 0
         budget = self._budget or plain_budget(max(1, window - self.num_output))
         return window, budget.safety_tokens(band=self._counter_for(llm).band)
 
     def _get_available_chunk_size(
         self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> int:
-        fixed = self._fixed_tokens(prompt, llm, tools)
         window, safety = self._window_and_safety(llm)
         limit = window - self.num_output - safety
-        size = (limit - fixed) // num_chunks - padding
+        room = self._room_beside(prompt, limit, llm, tools)
+        fixed, size = limit - room, room // num_chunks - padding
         if size < 1:
             msg = (
                 f"The prompt without its chunks must leave 1 token for each (got {fixed} tokens, {size} "
@@ -194,16 +205,18 @@ class BudgetPromptHelper(PromptHelper):
             )
         return size if self.chunk_size_limit is None else min(size, self.chunk_size_limit)
 
-    def _fixed_tokens(self, prompt: Any, llm: Any, tools: Any) -> int:
-        """Counts the prompt as it is sent, with its chunk still empty."""
+    def _room_beside(self, prompt: Any, limit: int, llm: Any, tools: Any) -> int:
+        """Returns the tokens that the prompt as it is sent, with its chunk still empty, leaves for chunks."""
         schemas = [
             tool.metadata.to_openai_tool(skip_length_check=True)
             for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
         ]
-        counter = self._counter_for(llm)
-        return max(
-            counter.count_messages(_as_sent(one, llm), schemas or None) for one in _may_be_sent(prompt)
-        )
+        counter, door = self._counter_for(llm), self._door_of(llm)
+        chat, rooms = door is not None and door.metadata.is_chat_model, list[int]()
+        for messages in [_as_sent(one, llm) for one in _may_be_sent(prompt)]:
+            left = limit - counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
+            rooms.append(room_for_texts(left, messages, counter) if chat else left)
+        return min(rooms)
 
 
 class _Fitted(str):
@@ -212,10 +225,22 @@ class _Fitted(str):
     __slots__ = ()
 
 
-def for_one_call(most: int | None) -> int | None:
-    """Returns the `most` tokens of a prompt that is asked once; None where engines ask once anyway."""
+def asks_once() -> bool:
+    """Returns whether engines have a helper that makes one call of any nodes."""
     # `Settings.prompt_helper` makes a stock helper where there is none, which all engines would then use.
-    return None if isinstance(Settings._prompt_helper, BudgetPromptHelper) else most  # noqa: SLF001
+    return isinstance(Settings._prompt_helper, BudgetPromptHelper)  # noqa: SLF001
+
+
+def for_one_call(limit: int | None, *, told: bool) -> int | None:
+    """Returns the most tokens that a turn plans of a prompt of `limit`, so that the LLM is asked once.
+
+    The rest is for the engine's own template, unless the turn is `told` what that is, and for what the stock
+    helper keeps free: an answer to refine, beside the larger of its two templates.
+    """
+    if limit is None or (asks_once() and told):
+        return None
+    free = _TEMPLATE_TOKENS + (0 if asks_once() else DEFAULT_RESPONSE_PADDING_SIZE)
+    return max(limit - free, limit // 2)
 
 
 def _may_be_sent(prompt: BasePromptTemplate) -> list[BasePromptTemplate]:
@@ -227,7 +252,7 @@ def _may_be_sent(prompt: BasePromptTemplate) -> list[BasePromptTemplate]:
     return [prompt, DEFAULT_TEXT_QA_PROMPT_SEL.partial_format(query_str=prompt.kwargs.get("query_str", ""))]
 
 
-def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[Mapping[str, Any]]:
+def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[ChatMessage]:
     """Returns the messages of a template that is sent without chunks."""
     if isinstance(prompt, SelectorPromptTemplate):
         prompt = prompt.select(llm=llm)
@@ -237,7 +262,7 @@ def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[Mapping[str, Any]]:
         messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
     if llm is not None and _model(llm).system_prompt:
         messages = [ChatMessage(role=MessageRole.SYSTEM, content=_model(llm).system_prompt), *messages]
-    return [CODEC.to_dict(m) for m in messages]
+    return list(messages)
 
 
 def _model(llm: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Settings
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
@@ -94,6 +94,67 @@ async def test_a_memory_sends_what_the_plan_of_the_turn_says(
     assert plan.limit == sent.limit
     assert _kept(plan, "history") == _kept(sent, "history")
     assert _kept(plan, "facts") <= _kept(sent, "facts")  # what nodes leave free may show one more
+
+
+def _missing(nodes: list[NodeWithScore], requests: list[Any]) -> list[str]:
+    """Returns the positions of nodes of which a word is in no request; the stock helper splits nodes at spaces."""
+    sent = {w for messages, _ in requests for message in messages for w in str(message.content).split()}
+    return [str(i) for i, node in enumerate(nodes) if not sent.issuperset(node.node.get_content().split())]
+
+
+async def _turn(drawn: random.Random, limit: int, engine: Any, facts: int, method: str) -> None:
+    """Makes a turn of an engine and checks what it sends."""
+    reports: list[BudgetReport] = []
+    played = PlayLLM(window=100_000, reply=100, answer=QUESTION)
+    llm: Any = budget_model(played, max_tokens=limit, counter=CL100K, on_report=reports.append)
+    turns = [(role, drawn.choice([1, 2, 8])) for role in ["user", "assistant"] * drawn.randint(0, 12)]
+    rank = drawn.choice([1, 2, 4])
+    memory = BudgetMemory.from_defaults(
+        llm=llm,
+        chat_history=[say(role, _text(drawn, lines)) for role, lines in turns],
+        chat_store=ListStore(),
+        memory_blocks=[
+            BudgetMemoryBlock(name="facts", text=_text(drawn, n), rank=rank) for n in [facts] if n
+        ],
+        insert_method=method,
+    )
+    texts = [_text(drawn, drawn.choice([2, 6, 16])) for _ in range(drawn.randint(0, 9))]
+    texts.insert(0, "Dora packs the order for the harbour.")
+    found = [NodeWithScore(node=TextNode(text=t), score=1 - i / 50) for i, t in enumerate(texts)]
+    given: dict[str, Any] = {"llm": llm, "memory": memory, "system_prompt": "Be brief."}
+    if engine is not SimpleChatEngine:
+        given["node_postprocessors"] = [BudgetNodePostprocessor(memory=memory)]
+        given["retriever"] = FixedRetriever(found)
+    answer = await engine.from_defaults(**given).achat(QUESTION)
+    assert max(llm.sizes()) <= limit
+    missing = _missing(answer.source_nodes, played.requests)
+    cut = {d.segment_id for report in reports for d in report.decisions if d.action != "kept"}
+    assert "0" not in missing
+    assert all(cut & {place, f"context_str[{place}]"} for place in missing)
+
+
+@draws(asynchronous=True, cases=2)
+@given(
+    seed=st.integers(0, 10**6),
+    limit=st.sampled_from([600, 800, 1000, 1600]),
+    engine=st.sampled_from([CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine]),
+    facts=st.sampled_from([0, 8, 30, 60]),
+    method=st.sampled_from(["system", "user"]),
+    helper=st.booleans(),
+)
+async def test_each_node_that_a_turn_plans_is_sent(
+    seed: int, limit: int, engine: Any, facts: int, method: str, helper: bool
+) -> None:
+    """The best node that the plan of a turn keeps is sent by each engine; of others, a report says what was cut."""
+    patch = pytest.MonkeyPatch()
+    if not helper:  # the stock one raises where few tokens are left
+        limit *= 3
+    one_call = BudgetPromptHelper(context_window=limit + 100, num_output=100) if helper else None
+    patch.setattr(Settings, "_prompt_helper", one_call)
+    try:
+        await _turn(random.Random(seed), limit, engine, facts, method)
+    finally:
+        patch.undo()
 
 
 async def _steps(agent: Any, seed: int, limit: int) -> list[set[str]]:

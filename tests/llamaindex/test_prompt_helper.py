@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
@@ -26,7 +27,7 @@ from llamaindex_budget import (
     budget_for,
     budget_model,
 )
-from rankbudget import BudgetExceededError, BudgetSession, TokenBudget, counter_for
+from rankbudget import BudgetExceededError, BudgetReport, BudgetSession, TokenBudget, counter_for
 from tests.drawing import draws
 from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, strict_llm, tokens, words
 
@@ -256,3 +257,21 @@ def test_alone_it_saves_an_engine_with_stock_nodes(as_default: BudgetPromptHelpe
     [messages] = [m for m, _ in llm.requests]
     assert tokens(messages) <= as_default.context_window - as_default.num_output
     assert isinstance(messages[0], ChatMessage)
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_bounded_model_drops_old_messages_before_chunks(chat: bool) -> None:
+    """Of a full chat nodes keep half of the room; a model that takes one text, where nothing else can go, has what is left."""
+    reports: list[BudgetReport] = []
+    llm = budget_model(MockLLM(is_chat_model=chat), max_tokens=400, counter=COUNTER, on_report=reports.append)
+    older = [(str(m.role.value), str(m.content)) for m in exchanges(3)]
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Use {context_str}"), *older, ("user", "{query_str}")]
+    )
+    asked = prompt.partial_format(query_str="What does item 305 weigh?")
+    helper = BudgetPromptHelper.from_llm_metadata(llm.metadata)
+    [text] = helper.repack(asked, CHUNKS[3:5], padding=500, llm=llm)
+    assert "trimmed" in [d.action for d in reports[-1].decisions]
+    assert "item 305 weighs" in text
+    assert COUNTER.count(text) > 150 if chat else COUNTER.count(text) < 120
+    assert text in llm.predict(asked, context_str=text)
