@@ -13,7 +13,7 @@ from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, BudgetExceededError, counted
 from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
-from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
+from .protocol import Cost, Fit, FitStrategy, Group, Piece, asked_once, members_of, plain_cost, whole
 
 _CLASSES = {
     "best_first": "evidence.BestFirst",
@@ -47,8 +47,10 @@ class _Unit:
 
     segment: Segment
     at: list[int]
-    tokens: int
-    pinned: bool
+
+    def tokens(self, price: Cost) -> int:
+        """Returns what all of it costs."""
+        return sum([price(member, member.text) for member in members_of(self.segment)])
 
 
 @dataclass(eq=False)
@@ -86,11 +88,10 @@ def fit_block(
         BudgetExceededError: pinned segments need more than `limit`.
         BudgetConfigError: the strategy broke a rule of `FitStrategy`.
     """
-    price = cost or plain_cost(counter)
-    costs = [price(segment, segment.text) for segment in segments]
-    units = _units(segments, costs)
-    free = [unit for unit in units if not unit.pinned]
-    pinned = sum([unit.tokens for unit in units if unit.pinned])
+    price = cost or asked_once(plain_cost(counter))
+    units = _units(segments)
+    free = [unit for unit in units if not unit.segment.pinned]
+    pinned = sum([unit.tokens(price) for unit in units if unit.segment.pinned])
     if pinned > limit:
         raise _pins_exceed(segments, limit, pinned, block)
     found = Fit(pieces=(), tokens=0)
@@ -101,20 +102,21 @@ def fit_block(
             counter=counter,
             block=block,
             query=query,
-            cost=_known_cost(free, price),
+            cost=price if len(units) == len(segments) else _with_groups(price),
         )
         _check(found, free, strategy, limit - pinned, block)
-    placed = _placed(found, units, segments, costs)
+    placed = _placed(found, units, segments, price)
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
 
     def decide() -> tuple[Decision, ...]:
         decisions: dict[int, Decision] = {}
         for unit in units:
-            own = found.reasons.get(unit.segment.id)
+            own, needed = found.reasons.get(unit.segment.id), unit.tokens(price)
             for i in unit.at:
                 piece = placed.get(i)
-                why = own if piece else _why_dropped(own, unit.tokens, limit, limit - tokens)
-                decisions[i] = _decision(segments[i], piece, costs[i], block, why)
+                why = own if piece else _why_dropped(own, needed, limit, limit - tokens)
+                before = price(segments[i], segments[i].text)
+                decisions[i] = _decision(segments[i], piece, before, block, why)
         return tuple([decisions[i] for i in range(len(segments))])
 
     return dataclasses.replace(
@@ -126,17 +128,15 @@ def fit_block(
     )
 
 
-def _units(segments: Sequence[Segment], costs: Sequence[int]) -> list[_Unit]:
+def _units(segments: Sequence[Segment]) -> list[_Unit]:
     by_key: dict[str | int, list[int]] = {}
     for i, segment in enumerate(segments):
         by_key.setdefault(i if segment.group is None else segment.group, []).append(i)
-    units = []
-    for at in by_key.values():
-        one, tokens = segments[at[0]], costs[at[0]]
-        if len(at) > 1:
-            one, tokens = _group([segments[i] for i in at]), sum([costs[i] for i in at])
-        units.append(_Unit(one, at, tokens, one.pinned))
-    return units
+    alone = len(by_key) == len(segments)
+    return [
+        _Unit(segments[at[0]] if alone or len(at) == 1 else _group([segments[i] for i in at]), at)
+        for at in by_key.values()
+    ]
 
 
 def _group(members: Sequence[Segment]) -> Group:
@@ -150,13 +150,13 @@ def _group(members: Sequence[Segment]) -> Group:
     return Group(**fields, members=tuple(members))
 
 
-def _known_cost(units: Sequence[_Unit], price: Cost) -> Cost:
-    """Returns the cost of a text, without counting again what was counted: whole segments and groups."""
-    known = {id(unit.segment): unit.tokens for unit in units}
+def _with_groups(price: Cost) -> Cost:
+    """Returns the same prices, of a whole group the sum of its members'."""
 
     def cost(segment: Segment, text: str) -> int:
-        tokens = known.get(id(segment)) if text == segment.text else None
-        return price(segment, text) if tokens is None else tokens
+        if isinstance(segment, Group) and text == segment.text:
+            return sum([price(member, member.text) for member in segment.members])
+        return price(segment, text)
 
     return cost
 
@@ -188,15 +188,17 @@ def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, 
 
 
 def _placed(
-    found: Fit, units: Sequence[_Unit], segments: Sequence[Segment], costs: Sequence[int]
+    found: Fit, units: Sequence[_Unit], segments: Sequence[Segment], price: Cost
 ) -> dict[int, Piece]:
     """Returns the pieces by position, in prompt order; a strategy's own order starts with pinned ones."""
     at = {id(unit.segment): unit.at for unit in units}
-    placed = {i: whole(segments[i], costs[i]) for unit in units if unit.pinned for i in unit.at}
+    pinned = [i for unit in units if unit.segment.pinned for i in unit.at]
+    placed = {i: whole(segments[i], price(segments[i], segments[i].text)) for i in pinned}
     order = [at[id(piece.segment)][0] for piece in found.pieces]
     for piece in found.pieces:
         for i, member in zip(at[id(piece.segment)], members_of(piece.segment), strict=True):
-            placed[i] = whole(member, costs[i]) if isinstance(piece.segment, Group) else piece
+            is_group = isinstance(piece.segment, Group)
+            placed[i] = whole(member, price(member, member.text)) if is_group else piece
     return dict(sorted(placed.items())) if order == sorted(order) else placed
 
 

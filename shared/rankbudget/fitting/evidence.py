@@ -22,7 +22,7 @@ from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .doubles import find_doubles
 from .packing import WHOLE, Packing, Unit
-from .protocol import Cost, Fit, Group, plain_cost, whole
+from .protocol import Cost, Fit, Group, Piece, plain_cost, whole
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
@@ -97,18 +97,19 @@ class Evidence:
         """Returns pieces that cost at most `limit`."""
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
-        costs = [price(segment, segment.text) for segment in segments]
         rater = _Rater(query, segments, self._scorer or default_scorer(), self._ranking)
-        if sum(costs) <= limit:
+        all_whole = _all_whole(segments, price, limit)
+        if all_whole is not None:
             order = _in_order(range(len(segments)), rater, self._order)
-            return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
-        units = _ranked(rater, segments, costs, price, compress=self._compress)
+            tokens = sum([piece.rendition.tokens for piece in all_whole])
+            return Fit(pieces=tuple([all_whole[i] for i in order]), tokens=tokens)
+        units = _ranked(rater, segments, price, compress=self._compress)
         ranked = dict.fromkeys([i for i, _ in units])
         twins = find_doubles(segments, ranked, rater.split.by_text) if self._dedup else {}
         if twins:
             units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
         skip, sentences = (0, rater.split.by_text) if self._compress else (len(units) - len(twins), ())
-        packing = Packing(segments, sentences, costs, price, counter, units, limit, skip=skip)
+        packing = Packing(segments, sentences, price, counter, units, limit, skip=skip)
         kept = packing.pieces
         shown = {segments[i].id for i in kept}
         reasons: dict[str, tuple[str, str]] = {}
@@ -171,9 +172,19 @@ class Memories(Evidence):
         super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _ranked(
-    rater: _Rater, segments: Sequence[Segment], costs: Sequence[int], price: Cost, *, compress: bool
-) -> list[Unit]:
+def _all_whole(segments: Sequence[Segment], price: Cost, limit: int) -> list[Piece] | None:
+    """Returns all segments, None where they cost more than `limit`: the others are not priced then."""
+    found: list[Piece] = []
+    for segment in segments:
+        tokens = price(segment, segment.text)
+        limit -= tokens
+        if limit < 0:
+            return None
+        found.append(whole(segment, tokens))
+    return found
+
+
+def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress: bool) -> list[Unit]:
     """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
@@ -182,17 +193,19 @@ def _ranked(
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    costly = _costly(segments, costs, price) if compress else {}
+    costly = _costly(segments, price) if compress else {}
     return _behind_as_much(units, rater.split.by_text, costly) if costly else units
 
 
-def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> dict[int, int]:
+def _costly(segments: Sequence[Segment], price: Cost) -> dict[int, int]:
     """Returns how much text costs what cannot be cut of a segment, where that is much: groups, pictures."""
     found = {i: len(segment.text) for i, segment in enumerate(segments) if isinstance(segment, Group)}
     for i, segment in enumerate(segments):
-        if i not in found and costs[i] > COSTLY + len(segment.text) // 3:  # else its text is the most of it
-            uncut = price(segment, "")
-            if uncut > max(COSTLY, min(4 * COSTLY, costs[i] // 2)):
+        uncut = 0 if i in found else price(segment, "")
+        if uncut > COSTLY:
+            tokens = price(segment, segment.text)
+            is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
+            if is_most and uncut > min(4 * COSTLY, tokens // 2):
                 found[i] = uncut * LETTERS
     return found
 

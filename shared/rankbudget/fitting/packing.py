@@ -42,7 +42,6 @@ class Packing:
 
     segments: Sequence[Segment]
     sentences: Sequence[Sequence[str]]  # of each segment; none where all go whole
-    costs: Sequence[int]  # of whole segments
     price: Cost
     counter: TokenCounter
     units: Sequence[Unit]
@@ -61,7 +60,7 @@ class Packing:
     def needed(self) -> Mapping[str, int]:
         """Returns the smallest limit that keeps something of each dropped segment, by its id."""
         found: dict[str, int] = {}
-        everything, used, most = sum(self.costs), 0, 0
+        everything, used, most = sum(map(self._whole_price, range(len(self.segments)))), 0, 0
         for i, j, tokens in self._priced():
             name = self.segments[i].id
             if i not in self.pieces and name not in found:
@@ -96,12 +95,12 @@ class Packing:
         spent: dict[int, tuple[int, int, int]] = {}
         for i, j in self.units:
             if j == WHOLE:
-                yield i, j, self.costs[i]
+                yield i, j, self._whole_price(i)
                 continue
             sentences = self.sentences[i]
             number, before, most = spent.get(i, (0, 0, 0))
             if number + 1 == len(sentences):
-                after = self.costs[i]
+                after = self._whole_price(i)
             else:
                 behind, more = self._forms(sentences, j)
                 after = (
@@ -197,7 +196,7 @@ class Packing:
     def _words_within(self, i: int, sentence: str, ends: Sequence[int], most: int) -> int:
         """Returns how many words at the start of a sentence have at most `most` tokens."""
         low, high = 0, len(ends) + 1
-        guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self.costs[i]))
+        guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self._whole_price(i)))
         attempt = 0
         while high - low > 1:
             margin = 1 if attempt < _GUESSES else (high - low) // 2
@@ -221,13 +220,16 @@ class Packing:
         """Returns the tokens around a text."""
         return max(0, self.price(self.segments[i], "a") - 1)
 
+    def _whole_price(self, i: int) -> int:
+        return self.price(self.segments[i], self.segments[i].text)
+
     def _used(self) -> int:
         return sum([piece.rendition.tokens for piece in self.pieces.values()])
 
     def _piece(self, i: int) -> Piece:
         segment, taken = self.segments[i], self._taken[i]
         if taken[0] == WHOLE or len(taken) == len(self.sentences[i]):
-            return whole(segment, self.costs[i])
+            return whole(segment, self._whole_price(i))
         text = self._text(i)
         return Piece(segment, Rendition(kind="compressed", text=text, tokens=self.price(segment, text)))
 

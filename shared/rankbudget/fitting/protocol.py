@@ -17,7 +17,7 @@ longer part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -98,6 +98,26 @@ def members_of(segment: Segment) -> tuple[Segment, ...]:
 def plain_cost(counter: TokenCounter) -> Cost:
     """Returns the cost of a text on a line of its own."""
     return lambda segment, text: counter.count(text + "\n")
+
+
+def asked_once(price: Cost, now: Iterable[Segment] = ()) -> Cost:
+    """Returns the same prices, each whole segment's asked for once: those of some `now`.
+
+    What a host prices or shows may have changed when somebody reads the report.
+    """
+    known: dict[str, int] = {}
+
+    def cost(segment: Segment, text: str) -> int:
+        if text != segment.text:
+            return price(segment, text)
+        tokens = known.get(segment.id)
+        if tokens is None:
+            tokens = known[segment.id] = price(segment, text)
+        return tokens
+
+    for segment in now:
+        cost(segment, segment.text)
+    return cost
 
 
 def whole(segment: Segment, tokens: int) -> Piece:

@@ -15,11 +15,11 @@ from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError, named_failure
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
-from ..segment import Block, Segment
+from ..segment import Block
 from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest, Shown
-from .wishes import Wish, as_rendered
+from .wishes import Wish
 
 _ROUNDS = 12
 """Most rounds of giving up."""
@@ -90,9 +90,8 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if history_takes if given is None else shares:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
-            fits[name] = fit_block(
-                request, given, prices.wishes[name], granted[name], question=inputs.question, tags=inputs.tags
-            )
+            wish = prices.wishes[name]
+            fits[name] = fit_block(request, given, wish, granted[name], question=inputs.question)
             carry = granted[name] - fits[name].tokens
             continue
         assert timeline is not None
@@ -128,9 +127,7 @@ def _refilled(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fi
         wish = prices.wishes[name]
         if before + free > granted[name] < wish.wanted:
             granted[name] = before + free
-            fits[name] = fit_block(
-                request, block, wish, granted[name], question=inputs.question, tags=inputs.tags
-            )
+            fits[name] = fit_block(request, block, wish, granted[name], question=inputs.question)
             free += before - fits[name].tokens
     return replace(fitted, fits=fits, granted=granted)
 
@@ -149,19 +146,8 @@ def _left_by_history(
     return left.grants, left.unused
 
 
-def fit_block(
-    request: PromptRequest, block: Block, wish: Wish, granted: int, *, question: str, tags: tuple[str, ...]
-) -> Fit:
+def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, *, question: str) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
-    counter, beside = request.counter, request.beside
-    show = as_rendered(request, block.name, tags)
-
-    def cost(segment: Segment, text: str) -> int:
-        if text == segment.text and segment.id in wish.costs:
-            return wish.costs[segment.id]
-        around = wish.each.get(segment.id, 0) + beside.get(segment.id, 0)
-        return counter.count(show(segment, text)) + around
-
     segments = block.segments
     if block.pinned:
         segments = tuple([replace(s, pinned=True) for s in segments])
@@ -170,10 +156,10 @@ def fit_block(
             segments,
             strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),
             limit=max(0, granted - wish.base),
-            counter=counter,
+            counter=request.counter,
             block=block.name,
             query=block.query or question,
-            cost=request.cost or cost,
+            cost=wish.cost,
         )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
 
@@ -300,9 +286,7 @@ def _give_up(
         if made[name].pieces and over > 0:
             wish, before = prices.wishes[name], made[name].tokens
             granted[name] = max(wish.pinned, before - over)
-            made[name] = fit_block(
-                request, given, wish, granted[name], question=inputs.question, tags=inputs.tags
-            )
+            made[name] = fit_block(request, given, wish, granted[name], question=inputs.question)
             over -= before - made[name].tokens
     return made, granted, over
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..fitting.protocol import Fit, whole
+from ..fitting.protocol import Cost, Fit, asked_once, whole
 from ..messages.measure import Measure
 from ..messages.tags import JOINT, escape_text, tag_lines, wrapper_of
 from ..segment import Block, Segment
@@ -21,46 +21,54 @@ UNBOUNDED = 1 << 40
 class Wish:
     """What a block wants."""
 
-    wanted: int = 0  # tokens of all of it, frame included
+    wanted: int = 0  # tokens of all of it, frame included; `UNBOUNDED` where that is more than the room
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
-    each: Mapping[str, int] = field(default_factory=dict)  # tokens that a host adds to a segment, by its id
     pinned: int = 0  # tokens of what is never cut, frame included
-    costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
+    cost: Cost | None = None  # of a text of a segment; None where there are no segments
+
+    def all_of(self, block: Block) -> int:
+        """Returns the tokens of all of the block; what did not matter for the plan is counted now."""
+        return self.base + sum([self.cost(s, s.text) for s in block.segments] if self.cost else ())
 
 
 def wishes_of(
-    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...], empty: int
+    request: PromptRequest,
+    measure: Measure,
+    blocks: Sequence[Block],
+    tags: tuple[str, ...],
+    *,
+    empty: int,
+    room: int,
 ) -> dict[str, Wish]:
-    """Returns what each block wants, by name; `empty` are the tokens of a host's prompt without any."""
+    """Returns what each block wants of the room, by name; `empty` are the tokens of a host's empty prompt.
+
+    Of a block that is larger than the room only so much is counted as shows that.
+    """
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
     for block in blocks:
-        if not block.segments:
-            wishes[block.name] = Wish()
+        name, segments = block.name, block.segments
+        if not segments:
+            wishes[name] = Wish()
         elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
-            wishes[block.name] = Wish(wanted=UNBOUNDED)
+            wishes[name] = Wish(wanted=UNBOUNDED, cost=asked_once(request.cost, segments))
         else:
-            static = block.name in STATIC
-            show = as_rendered(request, block.name, tags)
-            counts = request.counter.count_many([show(s, s.text) for s in block.segments])
-            base, each = request.frames.get(block.name, 0), dict[str, int]()
+            base, each = request.frames.get(name, 0), dict[str, int]()
             if request.render is None:
-                base = _frame_tokens(request, measure, block.name, framing=static or not framed)
-            elif block.name not in request.frames:
-                base, each = _host_frame(request, measure, block, counts, empty, tags)
-            framed = framed or not static
-            counted = zip(block.segments, counts, strict=True)
-            beside = request.beside
-            costs = [(s, tokens + each.get(s.id, 0) + beside.get(s.id, 0)) for s, tokens in counted]
-            groups = {s.group for s in block.segments if s.pinned and s.group is not None}
-            stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
-            wishes[block.name] = Wish(
-                wanted=base + sum([cost for _, cost in costs]),
-                base=base,
-                each=each,
-                pinned=base + sum(stay) if stay else 0,
-                costs={s.id: cost for s, cost in costs},
-            )
+                base = _frame_tokens(request, measure, name, framing=name in STATIC or not framed)
+            elif name not in request.frames:
+                base, each = _host_frame(request, measure, block, empty, tags)
+            framed = framed or name not in STATIC
+            cost = asked_once(_as_rendered(request, name, tags, each), segments if request.shown else ())
+            groups = {s.group for s in segments if s.pinned and s.group is not None}
+            stay = [cost(s, s.text) for s in segments if block.pinned or s.pinned or s.group in groups]
+            wanted = base
+            for segment in segments:
+                wanted += cost(segment, segment.text)
+                if wanted > room and not block.pinned:
+                    wanted = UNBOUNDED
+                    break
+            wishes[name] = Wish(wanted, base, base + sum(stay) if stay else 0, cost)
     return wishes
 
 
@@ -78,7 +86,6 @@ def _host_frame(
     request: PromptRequest,
     measure: Measure,
     block: Block,
-    counts: Sequence[int],
     empty: int,
     tags: tuple[str, ...],
 ) -> tuple[int, dict[str, int]]:
@@ -90,6 +97,8 @@ def _host_frame(
     """
     render, segments, around = request.render, block.segments, _around(request, block, tags)
     assert render is not None
+    show = _shown_by(request, block.name, tags)
+    counts = request.counter.count_many([show(s, s.text) for s in segments])
     least = min(range(len(counts)), key=lambda i: (around[i], counts[i]))
     most = max(range(len(counts)), key=lambda i: (around[i], i != least, -counts[i]))
 
@@ -122,7 +131,20 @@ def _around(request: PromptRequest, block: Block, tags: tuple[str, ...]) -> list
     return found
 
 
-def as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
+def _as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...], each: Mapping[str, int]) -> Cost:
+    """Returns what a text of a segment of a block costs in the prompt, wrapping and media included.
+
+    `each` are the tokens that a host adds to a segment, by its id.
+    """
+    show, count, beside = _shown_by(request, name, tags), request.counter.count, request.beside
+    if not each and not beside:
+        return lambda segment, text: count(show(segment, text))
+    return lambda segment, text: (
+        count(show(segment, text)) + each.get(segment.id, 0) + beside.get(segment.id, 0)
+    )
+
+
+def _shown_by(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
     """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
     wrap = wrapper_of(name, tags) if request.render is None else lambda _, text: text + JOINT
     shown = request.shown
