@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -104,11 +104,11 @@ class Evidence:
             tokens = sum([piece.rendition.tokens for piece in all_whole])
             return Fit(pieces=tuple([all_whole[i] for i in order]), tokens=tokens)
         units = _ranked(rater, segments, price, compress=self._compress)
-        ranked = dict.fromkeys([i for i, _ in units])
+        ranked = (i for i, _ in units())
         twins = find_doubles(segments, ranked, rater.split.by_text) if self._dedup else {}
         if twins:
-            units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
-        skip, sentences = (0, rater.split.by_text) if self._compress else (len(units) - len(twins), ())
+            units = partial(_twins_last, units, twins)
+        skip, sentences = (0, rater.split.by_text) if self._compress else (len(segments) - len(twins), ())
         packing = Packing(segments, sentences, price, counter, units, limit, skip=skip)
         kept = packing.pieces
         shown = {segments[i].id for i in kept}
@@ -184,8 +184,10 @@ def _all_whole(segments: Sequence[Segment], price: Cost, limit: int) -> list[Pie
     return found
 
 
-def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress: bool) -> list[Unit]:
-    """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
+def _ranked(
+    rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress: bool
+) -> Callable[[], Iterator[Unit]]:
+    """Returns what yields all sentences, the best first; groups, or without `compress` all, are whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
         if isinstance(segment, Group) or not compress:
@@ -193,44 +195,59 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    costly = _costly(segments, price) if compress else {}
-    return _behind_as_much(units, rater.split.by_text, costly) if costly else units
+    if not compress:
+        return units.__iter__
+    return partial(_behind_as_much, units, segments, rater.split.by_text, price)
 
 
-def _costly(segments: Sequence[Segment], price: Cost) -> dict[int, int]:
-    """Returns how much text costs what cannot be cut of a segment, where that is much: groups, pictures."""
-    found = {i: len(segment.text) for i, segment in enumerate(segments) if isinstance(segment, Group)}
-    for i, segment in enumerate(segments):
-        uncut = 0 if i in found else price(segment, "")
-        if uncut > COSTLY:
-            tokens = price(segment, segment.text)
-            is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
-            if is_most and uncut > min(4 * COSTLY, tokens // 2):
-                found[i] = uncut * LETTERS
-    return found
+def _twins_last(units: Callable[[], Iterator[Unit]], twins: Mapping[int, str]) -> Iterator[Unit]:
+    yield from (unit for unit in units() if unit[0] not in twins)
+    yield from ((i, WHOLE) for i in twins)
 
 
 def _behind_as_much(
-    units: Sequence[Unit], sentences: Sequence[Sequence[str]], costly: Mapping[int, int]
-) -> list[Unit]:
-    """Returns the units with each costly segment behind as much text: one without room ends the packing."""
-    found: list[Unit] = []
-    own: dict[int, list[Unit]] = {i: [] for i in costly}
-    for unit in units:
-        if unit[0] in own:
-            own[unit[0]].append(unit)
+    units: Sequence[Unit], segments: Sequence[Segment], sentences: Sequence[Sequence[str]], price: Cost
+) -> Iterator[Unit]:
+    """Yields the units with each costly segment behind as much text: one without room ends the packing."""
+    costs: dict[int, int] = {}
+    own: dict[int, list[Unit]] = {}
     waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
     characters = 0
     for place, (i, j) in enumerate(units):
-        if i not in costly:
-            found.append((i, j))
+        if i not in costs:
+            costs[i] = _costly(segments[i], price)
+            if costs[i]:
+                heappush(waiting, (costs[i], place, i))
+        if not costs[i]:
+            yield i, j
             characters += len(sentences[i][j])
-        elif own[i][0] == (i, j):
-            heappush(waiting, (costly[i], place, i))
         while waiting and waiting[0][0] <= characters:
+            own = own or _by_segment(units)
             characters += waiting[0][0]
-            found += own[heappop(waiting)[2]]
-    return found + [unit for _, i in sorted([(place, i) for _, place, i in waiting]) for unit in own[i]]
+            yield from own[heappop(waiting)[2]]
+    for _, i in sorted([(place, i) for _, place, i in waiting]):
+        own = own or _by_segment(units)
+        yield from own[i]
+
+
+def _by_segment(units: Iterable[Unit]) -> dict[int, list[Unit]]:
+    found: dict[int, list[Unit]] = {}
+    for unit in units:
+        found.setdefault(unit[0], []).append(unit)
+    return found
+
+
+def _costly(segment: Segment, price: Cost) -> int:
+    """Returns how much text costs what cannot be cut of a segment, where that is much: a group, a picture."""
+    if isinstance(segment, Group):
+        return len(segment.text)
+    uncut = price(segment, "")
+    if uncut > COSTLY:
+        tokens = price(segment, segment.text)
+        is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
+        if is_most and uncut > min(4 * COSTLY, tokens // 2):
+            return uncut * LETTERS
+    return 0
 
 
 def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:

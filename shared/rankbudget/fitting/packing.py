@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -19,6 +19,7 @@ WHOLE = -1
 SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
 _WORD = re.compile(r"\S+")
+_LEADING = re.compile(r"\s+(\S+)")
 _FULL_STOPS = ".…"
 _LONG_WORD = 32
 """Tokens of a word from which it is cut inside: writing without blanks, or data; an address stays whole."""
@@ -44,7 +45,7 @@ class Packing:
     sentences: Sequence[Sequence[str]]  # of each segment; none where all go whole
     price: Cost
     counter: TokenCounter
-    units: Sequence[Unit]
+    units: Callable[[], Iterable[Unit]]
     limit: int
     skip: int = 0
     pieces: dict[int, Piece] = field(default_factory=dict, init=False)
@@ -93,7 +94,7 @@ class Packing:
         as if it were the one with most of these.
         """
         spent: dict[int, tuple[int, int, int]] = {}
-        for i, j in self.units:
+        for i, j in self.units():
             if j == WHOLE:
                 yield i, j, self._whole_price(i)
                 continue
@@ -112,11 +113,12 @@ class Packing:
 
     def _forms(self, sentences: Sequence[str], j: int) -> tuple[int, int]:
         """Returns the tokens of a sentence behind another one, and how many more it has at the start."""
-        text = sentences[j]
+        text, count = sentences[j], self.counter.count
         if text[:1].isspace():
-            behind = self.counter.count(text)
-            return behind, self.counter.count(text.lstrip()) - behind
-        return self.counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}"), 0
+            # Tokens do not reach over the white space behind a word, so only the first word may differ.
+            first = _LEADING.match(text)
+            return count(text), count(first[1]) - count(first[0]) if first else 0
+        return count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}"), 0
 
     def _take(self) -> tuple[Unit, int] | None:
         """Takes units while they fit; returns the first that does not, and the room left for it."""
