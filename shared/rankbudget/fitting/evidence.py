@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
@@ -116,8 +116,10 @@ class Evidence:
         for i, twin in twins.items():
             if twin in shown and i not in kept:
                 reasons[segments[i].id] = "duplicate", f"says what {twin!r} says"
-        for i in set(range(len(segments))).difference(kept) if self._compress else ():
-            reasons.setdefault(segments[i].id, ("", packing.why_dropped(i)))
+        if self._compress:
+            own, behind = packing.why_dropped()
+            for i in set(range(len(segments))).difference(kept):
+                reasons.setdefault(segments[i].id, ("", own if i == packing.stopped_at[0] else behind))
         for i, piece in kept.items():
             if not piece.whole:
                 reasons[segments[i].id] = "best_sentences", packing.sentences_kept(i)
@@ -292,6 +294,9 @@ class _Rater:
     def _rate_sentences(self, query: str) -> list[float]:
         return list(chain.from_iterable(rate_sentences(query, self.segments, self.scorer)))
 
+    def _near(self, query: str) -> list[float]:
+        return normalised(self.scorer.score(query, self.split.all))
+
     def _with_own(self, given: list[float]) -> list[float]:
         """Returns the host's scores with the question's words as a second signal; those of memories alone."""
         if self.ranking is not None:
@@ -311,19 +316,16 @@ class _Rater:
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
         held = self.split.indexes(self.segments)  # while all that follows asks for them
-        if not self.given and not self.turns:
-            rated = iter(rated_for(self.query, self._rate_sentences))
-            rows = [[next(rated) for _ in pieces] for pieces in texts]
+        own = not self.given and not self.turns
+        flat = iter(rated_for(self.query, self._rate_sentences if own else self._near))
+        rows = [list(islice(flat, len(pieces))) for pieces in texts]
+        if not own:
+            rated = zip(self.documents, rows, strict=True)
+            rows = [[rating + SENTENCE_SLOPE * (near - max(row)) for near in row] for rating, row in rated]
+        elif self.ranking is not None:
             shifts = self._shifts([max(row) for row in rows])
-            found = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
-        else:
-            flat = self.split.all
-            near = iter(rated_for(self.query, lambda query: normalised(self.scorer.score(query, flat))))
-            found = []
-            for rating, pieces in zip(self.documents, texts, strict=True):
-                own = [next(near) for _ in pieces]
-                found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return with_records(queries_of(self.query)[0], texts, self.split.marks, found, held[0])
+            rows = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
+        return with_records(queries_of(self.query)[0], texts, self.split.marks, rows, held[0])
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

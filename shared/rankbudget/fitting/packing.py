@@ -50,12 +50,12 @@ class Packing:
     skip: int = 0
     pieces: dict[int, Piece] = field(default_factory=dict, init=False)
     _taken: dict[int, list[int]] = field(default_factory=dict, init=False)
-    _stopped_at: Unit = field(default=(WHOLE, WHOLE), init=False)  # the first unit without room
+    stopped_at: Unit = field(default=(WHOLE, WHOLE), init=False)  # the first unit without room
 
     def __post_init__(self) -> None:
         stopped_at = self._take()
         if stopped_at is not None:
-            self._stopped_at = stopped_at[0]
+            self.stopped_at = stopped_at[0]
             self._take_start(*stopped_at)
 
     def needed(self) -> Mapping[str, int]:
@@ -71,16 +71,18 @@ class Packing:
             most = max(most, used)
         return found
 
-    def why_dropped(self, i: int) -> str:
-        """Returns why nothing of a segment is kept although some tokens may be free, in words."""
-        stopped, j = self._stopped_at
-        if i == stopped:
-            own = "Its group" if j == WHOLE else "Its best sentence or a start of it"
-            return f"{own} has no room."
-        return (
-            f"It ranks behind text of {self.segments[stopped].id!r} that has no room: what comes later is "
+    def why_dropped(self) -> tuple[str, str]:
+        """Returns why nothing of a segment is kept although some tokens may be free, in words.
+
+        First of the one that has no room, then of those behind it.
+        """
+        i, j = self.stopped_at
+        own = "Its group" if j == WHOLE else "Its best sentence or a start of it"
+        behind = (
+            f"It ranks behind text of {self.segments[i].id!r} that has no room: what comes later is "
             "not kept before that, so that a larger budget keeps no less."
         )
+        return f"{own} has no room.", behind
 
     def sentences_kept(self, i: int) -> str:
         """Returns how much of a shortened segment is kept, in words."""
