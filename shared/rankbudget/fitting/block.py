@@ -41,16 +41,8 @@ _OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
 """What became of a segment by its rendition, and why, where the strategy does not say."""
 
 
-@dataclass(slots=True, eq=False)
-class _Unit:
-    """What is kept or dropped as one: a segment, or the members of a group."""
-
-    segment: Segment
-    at: list[int]
-
-    def tokens(self, price: Cost) -> int:
-        """Returns what all of it costs."""
-        return sum([price(member, member.text) for member in members_of(self.segment)])
+_Unit = tuple[Segment, list[int]]
+"""What is kept or dropped as one, a segment or a group, and the positions of its members."""
 
 
 @dataclass(eq=False)
@@ -82,7 +74,8 @@ def fit_block(
 ) -> Fit:
     """Returns the pieces of a block that cost at most `limit` tokens, and a decision for every segment.
 
-    Pinned segments stay with their groups and are paid for first; the strategy picks from the others.
+    Pinned segments stay with their groups and are paid for first; the strategy picks from the others. `cost`
+    comes from `asked_once`.
 
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
@@ -90,33 +83,32 @@ def fit_block(
     """
     price = cost or asked_once(plain_cost(counter))
     units = _units(segments)
-    free = [unit for unit in units if not unit.segment.pinned]
-    pinned = sum([unit.tokens(price) for unit in units if unit.segment.pinned])
+    free = [unit for unit in units if not unit[0].pinned]
+    pinned = sum([price(one, one.text) for one, _ in units if one.pinned])
     if pinned > limit:
         raise _pins_exceed(segments, limit, pinned, block)
     found = Fit(pieces=(), tokens=0)
     if free:
         found = strategy.fit(
-            [unit.segment for unit in free],
+            [one for one, _ in free],
             limit=limit - pinned,
             counter=counter,
             block=block,
             query=query,
-            cost=price if len(units) == len(segments) else _with_groups(price),
+            cost=price,
         )
         _check(found, free, strategy, limit - pinned, block)
-    placed = _placed(found, units, segments, price)
+    placed = _placed(found, units, price)
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
 
     def decide() -> tuple[Decision, ...]:
         decisions: dict[int, Decision] = {}
-        for unit in units:
-            own, needed = found.reasons.get(unit.segment.id), unit.tokens(price)
-            for i in unit.at:
+        for one, at in units:
+            own, needed = found.reasons.get(one.id), price(one, one.text)
+            for i, member in zip(at, members_of(one), strict=True):
                 piece = placed.get(i)
                 why = own if piece else _why_dropped(own, needed, limit, limit - tokens)
-                before = price(segments[i], segments[i].text)
-                decisions[i] = _decision(segments[i], piece, before, block, why)
+                decisions[i] = _decision(member, piece, price(member, member.text), block, why)
         return tuple([decisions[i] for i in range(len(segments))])
 
     return dataclasses.replace(
@@ -124,7 +116,7 @@ def fit_block(
         pieces=tuple(placed.values()),
         tokens=tokens,
         decisions=_Later(decide),
-        needed=partial(_needed, found, free, segments, pinned),
+        needed=partial(_needed, found, free, pinned),
     )
 
 
@@ -132,10 +124,8 @@ def _units(segments: Sequence[Segment]) -> list[_Unit]:
     by_key: dict[str | int, list[int]] = {}
     for i, segment in enumerate(segments):
         by_key.setdefault(i if segment.group is None else segment.group, []).append(i)
-    alone = len(by_key) == len(segments)
     return [
-        _Unit(segments[at[0]] if alone or len(at) == 1 else _group([segments[i] for i in at]), at)
-        for at in by_key.values()
+        (segments[at[0]] if len(at) == 1 else _group([segments[i] for i in at]), at) for at in by_key.values()
     ]
 
 
@@ -150,27 +140,16 @@ def _group(members: Sequence[Segment]) -> Group:
     return Group(**fields, members=tuple(members))
 
 
-def _with_groups(price: Cost) -> Cost:
-    """Returns the same prices, of a whole group the sum of its members'."""
-
-    def cost(segment: Segment, text: str) -> int:
-        if isinstance(segment, Group) and text == segment.text:
-            return sum([price(member, member.text) for member in segment.members])
-        return price(segment, text)
-
-    return cost
-
-
-def _needed(found: Fit, free: Sequence[_Unit], segments: Sequence[Segment], pinned: int) -> dict[str, int]:
+def _needed(found: Fit, free: Sequence[_Unit], pinned: int) -> dict[str, int]:
     """Returns the smallest limit that keeps something of each dropped segment, pinned ones paid for."""
     least = found.needed()
-    known = [unit for unit in free if unit.segment.id in least]
-    return {segments[i].id: pinned + least[unit.segment.id] for unit in known for i in unit.at}
+    known = [one for one, _ in free if one.id in least]
+    return {member.id: pinned + least[one.id] for one in known for member in members_of(one)}
 
 
 def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, block: str) -> None:
     """Raises an error where a strategy of somebody's own breaks a rule that the prompt depends on."""
-    given = {id(unit.segment) for unit in free}
+    given = {id(one) for one, _ in free}
     used = sum([piece.rendition.tokens for piece in found.pieces])
     problem = f"keep at most {room} tokens (got {used})" if used > room else ""
     for piece in found.pieces:
@@ -187,34 +166,28 @@ def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, 
         raise BudgetConfigError(msg)
 
 
-def _placed(
-    found: Fit, units: Sequence[_Unit], segments: Sequence[Segment], price: Cost
-) -> dict[int, Piece]:
+def _placed(found: Fit, units: Sequence[_Unit], price: Cost) -> dict[int, Piece]:
     """Returns the pieces by position, in prompt order; a strategy's own order starts with pinned ones."""
-    at = {id(unit.segment): unit.at for unit in units}
-    pinned = [i for unit in units if unit.segment.pinned for i in unit.at]
-    placed = {i: whole(segments[i], price(segments[i], segments[i].text)) for i in pinned}
-    order = [at[id(piece.segment)][0] for piece in found.pieces]
+    places = {id(one): at for one, at in units}
+    pinned = [place for one, at in units if one.pinned for place in zip(at, members_of(one), strict=True)]
+    placed = {i: whole(member, price(member, member.text)) for i, member in pinned}
+    order = [places[id(piece.segment)][0] for piece in found.pieces]
     for piece in found.pieces:
-        for i, member in zip(at[id(piece.segment)], members_of(piece.segment), strict=True):
-            is_group = isinstance(piece.segment, Group)
-            placed[i] = whole(member, price(member, member.text)) if is_group else piece
+        one, at = piece.segment, places[id(piece.segment)]
+        for i, member in zip(at, members_of(one), strict=True):
+            placed[i] = piece if member is one else whole(member, price(member, member.text))
     return dict(sorted(placed.items())) if order == sorted(order) else placed
 
 
 def _why_dropped(own: tuple[str, str] | None, tokens: int, limit: int, left: int) -> tuple[str, str]:
     if own and own[0]:
         return own
+    reason, detail = "no_room", ""
     if tokens > limit:
-        return "too_large", own[
-            1
-        ] if own else f"Needs {counted(tokens, 'token')}; the block has {limit} for segments."
-    detail = (
-        f"Needs {counted(tokens, 'token')}; {left} of the {limit} for segments are left."
-        if tokens > left
-        else ""
-    )
-    return "no_room", own[1] if own else detail
+        reason, detail = "too_large", f"Needs {counted(tokens, 'token')}; the block has {limit} for segments."
+    elif tokens > left:
+        detail = f"Needs {counted(tokens, 'token')}; {left} of the {limit} for segments are left."
+    return reason, own[1] if own else detail
 
 
 def _decision(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
@@ -21,8 +21,8 @@ from ..relevance.records import with_records
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .doubles import find_doubles
-from .packing import WHOLE, Packing, Unit
-from .protocol import Cost, Fit, Group, Piece, plain_cost, whole
+from .packing import WHOLE, Packing, Unit, Units
+from .protocol import Cost, Fit, Group, plain_cost, whole
 
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
@@ -98,31 +98,22 @@ class Evidence:
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
         rater = _Rater(query, segments, self._scorer or default_scorer(), self._ranking)
-        all_whole = _all_whole(segments, price, limit)
-        if all_whole is not None:
-            order = _in_order(range(len(segments)), rater, self._order)
-            tokens = sum([piece.rendition.tokens for piece in all_whole])
-            return Fit(pieces=tuple([all_whole[i] for i in order]), tokens=tokens)
+        if all(total <= limit for total in accumulate(price(s, s.text) for s in segments)):
+            given = [segments[i] for i in _in_order(range(len(segments)), rater, self._order)]
+            pieces = tuple([whole(s, price(s, s.text)) for s in given])
+            return Fit(pieces=pieces, tokens=sum([piece.rendition.tokens for piece in pieces]))
         units = _ranked(rater, segments, price, compress=self._compress)
         ranked = (i for i, _ in units())
         twins = find_doubles(segments, ranked, rater.split.by_text) if self._dedup else {}
         if twins:
-            units = partial(_twins_last, units, twins)
+            units = [*(u for u in units() if u[0] not in twins), *((i, WHOLE) for i in twins)].__iter__
         skip, sentences = (0, rater.split.by_text) if self._compress else (len(segments) - len(twins), ())
         packing = Packing(segments, sentences, price, counter, units, limit, skip=skip)
-        kept = packing.pieces
+        kept, reasons = packing.pieces, packing.reasons()
         shown = {segments[i].id for i in kept}
-        reasons: dict[str, tuple[str, str]] = {}
         for i, twin in twins.items():
             if twin in shown and i not in kept:
                 reasons[segments[i].id] = "duplicate", f"says what {twin!r} says"
-        if self._compress:
-            own, behind = packing.why_dropped()
-            for i in set(range(len(segments))).difference(kept):
-                reasons.setdefault(segments[i].id, ("", own if i == packing.stopped_at[0] else behind))
-        for i, piece in kept.items():
-            if not piece.whole:
-                reasons[segments[i].id] = "best_sentences", packing.sentences_kept(i)
         return Fit(
             pieces=tuple([kept[i] for i in _in_order(kept, rater, self._order)]),
             tokens=sum([piece.rendition.tokens for piece in kept.values()]),
@@ -174,21 +165,7 @@ class Memories(Evidence):
         super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _all_whole(segments: Sequence[Segment], price: Cost, limit: int) -> list[Piece] | None:
-    """Returns all segments, None where they cost more than `limit`: the others are not priced then."""
-    found: list[Piece] = []
-    for segment in segments:
-        tokens = price(segment, segment.text)
-        limit -= tokens
-        if limit < 0:
-            return None
-        found.append(whole(segment, tokens))
-    return found
-
-
-def _ranked(
-    rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress: bool
-) -> Callable[[], Iterator[Unit]]:
+def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress: bool) -> Units:
     """Returns what yields all sentences, the best first; groups, or without `compress` all, are whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
@@ -197,46 +174,32 @@ def _ranked(
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    if not compress:
-        return units.__iter__
-    return partial(_behind_as_much, units, segments, rater.split.by_text, price)
-
-
-def _twins_last(units: Callable[[], Iterator[Unit]], twins: Mapping[int, str]) -> Iterator[Unit]:
-    yield from (unit for unit in units() if unit[0] not in twins)
-    yield from ((i, WHOLE) for i in twins)
+    sentences = rater.split.by_text
+    return partial(_behind_as_much, units, segments, sentences, price) if compress else units.__iter__
 
 
 def _behind_as_much(
     units: Sequence[Unit], segments: Sequence[Segment], sentences: Sequence[Sequence[str]], price: Cost
 ) -> Iterator[Unit]:
     """Yields the units with each costly segment behind as much text: one without room ends the packing."""
-    costs: dict[int, int] = {}
     own: dict[int, list[Unit]] = {}
+    for unit in units:
+        own.setdefault(unit[0], []).append(unit)
     waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
-    characters = 0
+    weights, characters = dict[int, int](), 0
     for place, (i, j) in enumerate(units):
-        if i not in costs:
-            costs[i] = _costly(segments[i], price)
-            if costs[i]:
-                heappush(waiting, (costs[i], place, i))
-        if not costs[i]:
+        if i not in weights:
+            weights[i] = _costly(segments[i], price)
+            if weights[i]:
+                heappush(waiting, (weights[i], place, i))
+        if not weights[i]:
             yield i, j
             characters += len(sentences[i][j])
         while waiting and waiting[0][0] <= characters:
-            own = own or _by_segment(units)
             characters += waiting[0][0]
             yield from own[heappop(waiting)[2]]
     for _, i in sorted([(place, i) for _, place, i in waiting]):
-        own = own or _by_segment(units)
         yield from own[i]
-
-
-def _by_segment(units: Iterable[Unit]) -> dict[int, list[Unit]]:
-    found: dict[int, list[Unit]] = {}
-    for unit in units:
-        found.setdefault(unit[0], []).append(unit)
-    return found
 
 
 def _costly(segment: Segment, price: Cost) -> int:
@@ -244,12 +207,9 @@ def _costly(segment: Segment, price: Cost) -> int:
     if isinstance(segment, Group):
         return len(segment.text)
     uncut = price(segment, "")
-    if uncut > COSTLY:
-        tokens = price(segment, segment.text)
-        is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
-        if is_most and uncut > min(4 * COSTLY, tokens // 2):
-            return uncut * LETTERS
-    return 0
+    tokens = price(segment, segment.text) if uncut > COSTLY else 0
+    is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
+    return uncut * LETTERS if is_most and uncut > min(4 * COSTLY, tokens // 2) else 0
 
 
 def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
@@ -294,9 +254,6 @@ class _Rater:
     def _rate_sentences(self, query: str) -> list[float]:
         return list(chain.from_iterable(rate_sentences(query, self.segments, self.scorer)))
 
-    def _near(self, query: str) -> list[float]:
-        return normalised(self.scorer.score(query, self.split.all))
-
     def _with_own(self, given: list[float]) -> list[float]:
         """Returns the host's scores with the question's words as a second signal; those of memories alone."""
         if self.ranking is not None:
@@ -317,13 +274,14 @@ class _Rater:
             return [[rating] for rating in self.documents]
         held = self.split.indexes(self.segments)  # while all that follows asks for them
         own = not self.given and not self.turns
-        flat = iter(rated_for(self.query, self._rate_sentences if own else self._near))
+        rate = self._rate_sentences if own else lambda q: normalised(self.scorer.score(q, self.split.all))
+        flat = iter(rated_for(self.query, rate))
         rows = [list(islice(flat, len(pieces))) for pieces in texts]
         if not own:
-            rated = zip(self.documents, rows, strict=True)
-            rows = [[rating + SENTENCE_SLOPE * (near - max(row)) for near in row] for rating, row in rated]
+            rated = zip(self.documents, rows, map(max, rows), strict=True)
+            rows = [[d + SENTENCE_SLOPE * (near - best) for near in row] for d, row, best in rated]
         elif self.ranking is not None:
-            shifts = self._shifts([max(row) for row in rows])
+            shifts = self._shifts(list(map(max, rows)))
             rows = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
         return with_records(queries_of(self.query)[0], texts, self.split.marks, rows, held[0])
 

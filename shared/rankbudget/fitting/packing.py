@@ -15,6 +15,8 @@ from .protocol import Cost, Piece, whole
 
 Unit = tuple[int, int]
 """The positions of a segment and of a sentence in it; `WHOLE` for all of it."""
+Units = Callable[[], Iterable[Unit]]
+"""Yields units in their order, as far as somebody reads."""
 WHOLE = -1
 SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
@@ -45,17 +47,17 @@ class Packing:
     sentences: Sequence[Sequence[str]]  # of each segment; none where all go whole
     price: Cost
     counter: TokenCounter
-    units: Callable[[], Iterable[Unit]]
+    units: Units
     limit: int
     skip: int = 0
     pieces: dict[int, Piece] = field(default_factory=dict, init=False)
     _taken: dict[int, list[int]] = field(default_factory=dict, init=False)
-    stopped_at: Unit = field(default=(WHOLE, WHOLE), init=False)  # the first unit without room
+    _stopped_at: Unit = field(default=(WHOLE, WHOLE), init=False)  # the first unit without room
 
     def __post_init__(self) -> None:
         stopped_at = self._take()
         if stopped_at is not None:
-            self.stopped_at = stopped_at[0]
+            self._stopped_at = stopped_at[0]
             self._take_start(*stopped_at)
 
     def needed(self) -> Mapping[str, int]:
@@ -71,23 +73,24 @@ class Packing:
             most = max(most, used)
         return found
 
-    def why_dropped(self) -> tuple[str, str]:
-        """Returns why nothing of a segment is kept although some tokens may be free, in words.
-
-        First of the one that has no room, then of those behind it.
-        """
-        i, j = self.stopped_at
-        own = "Its group" if j == WHOLE else "Its best sentence or a start of it"
+    def reasons(self) -> dict[str, tuple[str, str]]:
+        """Returns how much is kept of shortened segments, and why others are dropped, which all may have room."""
+        stopped, j = self._stopped_at
+        own = f"{'Its group' if j == WHOLE else 'Its best sentence or a start of it'} has no room."
         behind = (
-            f"It ranks behind text of {self.segments[i].id!r} that has no room: what comes later is "
+            f"It ranks behind text of {self.segments[stopped].id!r} that has no room: what comes later is "
             "not kept before that, so that a larger budget keeps no less."
         )
-        return f"{own} has no room.", behind
-
-    def sentences_kept(self, i: int) -> str:
-        """Returns how much of a shortened segment is kept, in words."""
-        cut = ", the last one taken cut" if self.pieces[i].rendition.kind == "truncated" else ""
-        return f"{len(self._taken[i])} of {counted(len(self.sentences[i]), 'sentence')}{cut}"
+        found = {}
+        for i, segment in enumerate(self.segments if self.sentences else ()):
+            piece = self.pieces.get(i)
+            if piece is None:
+                found[segment.id] = "", own if i == stopped else behind
+            elif not piece.whole:
+                cut = ", the last one taken cut" if piece.rendition.kind == "truncated" else ""
+                number = counted(len(self.sentences[i]), "sentence")
+                found[segment.id] = "best_sentences", f"{len(self._taken[i])} of {number}{cut}"
+        return found
 
     def _priced(self) -> Iterator[tuple[int, int, int]]:
         """Yields each unit with the tokens it adds; all sentences of a text add up to its price.

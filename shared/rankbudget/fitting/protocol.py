@@ -101,15 +101,17 @@ def plain_cost(counter: TokenCounter) -> Cost:
 
 
 def asked_once(price: Cost, now: Iterable[Segment] = ()) -> Cost:
-    """Returns the same prices, each whole segment's asked for once: those of some `now`.
+    """Returns the same prices, asked for once for each whole segment; a whole group costs its members.
 
-    What a host prices or shows may have changed when somebody reads the report.
+    Those of `now` are asked for at once: what a host shows may have changed when a report is read.
     """
     known: dict[str, int] = {}
 
     def cost(segment: Segment, text: str) -> int:
         if text != segment.text:
             return price(segment, text)
+        if isinstance(segment, Group):
+            return sum([cost(member, member.text) for member in segment.members])
         tokens = known.get(segment.id)
         if tokens is None:
             tokens = known[segment.id] = price(segment, text)

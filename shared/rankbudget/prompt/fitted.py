@@ -19,7 +19,6 @@ from ..segment import Block
 from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest, Shown
-from .wishes import Wish
 
 _ROUNDS = 12
 """Most rounds of giving up."""
@@ -90,8 +89,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if history_takes if given is None else shares:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
-            wish = prices.wishes[name]
-            fits[name] = fit_block(request, given, wish, granted[name], question=inputs.question)
+            fits[name] = fit_block(request, inputs, prices, given, granted[name])
             carry = granted[name] - fits[name].tokens
             continue
         assert timeline is not None
@@ -124,10 +122,9 @@ def _refilled(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fi
         return fitted
     for block in inputs.blocks:
         name, before = block.name, fits[block.name].tokens
-        wish = prices.wishes[name]
-        if before + free > granted[name] < wish.wanted:
+        if before + free > granted[name] < prices.wishes[name].wanted:
             granted[name] = before + free
-            fits[name] = fit_block(request, block, wish, granted[name], question=inputs.question)
+            fits[name] = fit_block(request, inputs, prices, block, granted[name])
             free += before - fits[name].tokens
     return replace(fitted, fits=fits, granted=granted)
 
@@ -146,9 +143,9 @@ def _left_by_history(
     return left.grants, left.unused
 
 
-def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, *, question: str) -> Fit:
+def fit_block(request: PromptRequest, inputs: Inputs, prices: Prices, block: Block, granted: int) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
-    segments = block.segments
+    segments, wish = block.segments, prices.wishes[block.name]
     if block.pinned:
         segments = tuple([replace(s, pinned=True) for s in segments])
     with named_failure(f"fitting the block {block.name!r}"):  # scorers, costs and strategies from outside
@@ -158,7 +155,7 @@ def fit_block(request: PromptRequest, block: Block, wish: Wish, granted: int, *,
             limit=max(0, granted - wish.base),
             counter=request.counter,
             block=block.name,
-            query=block.query or question,
+            query=block.query or inputs.question,
             cost=wish.cost,
         )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
@@ -284,9 +281,9 @@ def _give_up(
     for given in reversed(inputs.blocks):
         name = given.name
         if made[name].pieces and over > 0:
-            wish, before = prices.wishes[name], made[name].tokens
-            granted[name] = max(wish.pinned, before - over)
-            made[name] = fit_block(request, given, wish, granted[name], question=inputs.question)
+            before = made[name].tokens
+            granted[name] = max(prices.wishes[name].pinned, before - over)
+            made[name] = fit_block(request, inputs, prices, given, granted[name])
             over -= before - made[name].tokens
     return made, granted, over
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from ..fitting.protocol import Cost, Fit, asked_once, whole
 from ..messages.measure import Measure
@@ -24,11 +25,11 @@ class Wish:
     wanted: int = 0  # tokens of all of it, frame included; `UNBOUNDED` where that is more than the room
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
     pinned: int = 0  # tokens of what is never cut, frame included
-    cost: Cost | None = None  # of a text of a segment; None where there are no segments
+    cost: Cost = lambda _, text: len(text)  # of a text of a segment; where there are none, nobody asks
 
     def all_of(self, block: Block) -> int:
         """Returns the tokens of all of the block; what did not matter for the plan is counted now."""
-        return self.base + sum([self.cost(s, s.text) for s in block.segments] if self.cost else ())
+        return self.base + sum([self.cost(s, s.text) for s in block.segments])
 
 
 def wishes_of(
@@ -36,40 +37,37 @@ def wishes_of(
     measure: Measure,
     blocks: Sequence[Block],
     tags: tuple[str, ...],
-    *,
     empty: int,
     room: int,
 ) -> dict[str, Wish]:
-    """Returns what each block wants of the room, by name; `empty` are the tokens of a host's empty prompt.
-
-    Of a block that is larger than the room only so much is counted as shows that.
-    """
+    """Returns what each block wants of the room, by name; a host's prompt without any has `empty` tokens."""
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
     for block in blocks:
-        name, segments = block.name, block.segments
-        if not segments:
+        name, static = block.name, block.name in STATIC
+        if not block.segments:
             wishes[name] = Wish()
         elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
-            wishes[name] = Wish(wanted=UNBOUNDED, cost=asked_once(request.cost, segments))
+            wishes[name] = Wish(UNBOUNDED, cost=asked_once(request.cost, block.segments))
         else:
             base, each = request.frames.get(name, 0), dict[str, int]()
             if request.render is None:
-                base = _frame_tokens(request, measure, name, framing=name in STATIC or not framed)
+                base = _frame_tokens(request, measure, name, framing=static or not framed)
             elif name not in request.frames:
                 base, each = _host_frame(request, measure, block, empty, tags)
-            framed = framed or name not in STATIC
-            cost = asked_once(_as_rendered(request, name, tags, each), segments if request.shown else ())
-            groups = {s.group for s in segments if s.pinned and s.group is not None}
-            stay = [cost(s, s.text) for s in segments if block.pinned or s.pinned or s.group in groups]
-            wanted = base
-            for segment in segments:
-                wanted += cost(segment, segment.text)
-                if wanted > room and not block.pinned:
-                    wanted = UNBOUNDED
-                    break
-            wishes[name] = Wish(wanted, base, base + sum(stay) if stay else 0, cost)
+            framed = framed or not static
+            wishes[name] = _wish(block, base, _as_rendered(request, block, tags, each), room)
     return wishes
+
+
+def _wish(block: Block, base: int, cost: Cost, room: int) -> Wish:
+    """Returns the wish of a block; if it is larger than the room, no more is counted than shows that."""
+    groups = {s.group for s in block.segments if s.pinned and s.group is not None}
+    stay = [cost(s, s.text) for s in block.segments if block.pinned or s.pinned or s.group in groups]
+    wish = Wish(UNBOUNDED, base, base + sum(stay) if stay else 0, cost)
+    so_far = accumulate((cost(s, s.text) for s in block.segments), initial=base)
+    fits = block.pinned or all(tokens <= room for tokens in so_far)
+    return replace(wish, wanted=wish.all_of(block)) if fits else wish
 
 
 def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framing: bool) -> int:
@@ -83,11 +81,7 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
 
 
 def _host_frame(
-    request: PromptRequest,
-    measure: Measure,
-    block: Block,
-    empty: int,
-    tags: tuple[str, ...],
+    request: PromptRequest, measure: Measure, block: Block, empty: int, tags: tuple[str, ...]
 ) -> tuple[int, dict[str, int]]:
     """Returns the tokens that a host puts around a block, and around each of its segments.
 
@@ -131,16 +125,14 @@ def _around(request: PromptRequest, block: Block, tags: tuple[str, ...]) -> list
     return found
 
 
-def _as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...], each: Mapping[str, int]) -> Cost:
-    """Returns what a text of a segment of a block costs in the prompt, wrapping and media included.
-
-    `each` are the tokens that a host adds to a segment, by its id.
-    """
-    show, count, beside = _shown_by(request, name, tags), request.counter.count, request.beside
-    if not each and not beside:
-        return lambda segment, text: count(show(segment, text))
-    return lambda segment, text: (
-        count(show(segment, text)) + each.get(segment.id, 0) + beside.get(segment.id, 0)
+def _as_rendered(
+    request: PromptRequest, block: Block, tags: tuple[str, ...], each: Mapping[str, int]
+) -> Cost:
+    """Returns what a text of a segment costs in the prompt, media and what a host adds to `each` included."""
+    show, count, beside = _shown_by(request, block.name, tags), request.counter.count, request.beside
+    return asked_once(
+        lambda s, text: count(show(s, text)) + each.get(s.id, 0) + beside.get(s.id, 0),
+        block.segments if request.shown else (),
     )
 
 

@@ -166,8 +166,6 @@ class TermIndex:
 
     def words_of(self, term: str) -> list[str]:
         """Returns the unstemmed words of one stem: they begin as it does, its last letter apart."""
-        if self._parts:
-            return [word for index, _ in self._parts for word in index.words_of(term)]
         return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property

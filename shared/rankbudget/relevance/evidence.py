@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import regex
 
 from ..segment import Segment
-from .corpus import BoundedCache, Parts, TermIndex, lead_of, scored_texts
+from .corpus import BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
 from .protocol import Scorer
 from .question import plain_question
@@ -219,13 +219,9 @@ class Sentences:
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""
         own = TermIndex.of(self.texts)
-
-        def parts() -> list[Parts]:
-            leads = tuple([lead_of(s) if s.title or s.beside else "" for s in segments])
-            beside: list[Parts] = [(TermIndex.of(leads), range(len(leads)))] if any(leads) else []
-            return [*beside, (own, self.owners)]
-
-        return own, TermIndex.of(scored_texts(segments), parts)
+        leads = tuple([lead_of(s) if s.title or s.beside else "" for s in segments])
+        beside = [(TermIndex.of(leads), range(len(leads)))] if any(leads) else []
+        return own, TermIndex.of(scored_texts(segments), lambda: [*beside, (own, self.owners)])
 
 
 _SPLITS: BoundedCache[tuple[str, ...], Sentences] = BoundedCache(
