@@ -174,17 +174,19 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    sentences = rater.split.by_text
-    return partial(_behind_as_much, units, segments, sentences, price) if compress else units.__iter__
+    return partial(_behind_as_much, units, segments, rater, price) if compress else units.__iter__
 
 
 def _behind_as_much(
-    units: Sequence[Unit], segments: Sequence[Segment], sentences: Sequence[Sequence[str]], price: Cost
+    units: Sequence[Unit], segments: Sequence[Segment], rater: _Rater, price: Cost
 ) -> Iterator[Unit]:
     """Yields the units with each costly segment behind as much text: one without room ends the packing."""
-    own: dict[int, list[Unit]] = {}
-    for unit in units:
-        own.setdefault(unit[0], []).append(unit)
+
+    def own(i: int) -> list[Unit]:
+        ratings = rater.sentences[i] if not isinstance(segments[i], Group) else ()
+        return [(i, j) for j in sorted(range(len(ratings)), key=lambda j: -ratings[j])] or [(i, WHOLE)]
+
+    sentences = rater.split.by_text
     waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
     weights, characters = dict[int, int](), 0
     for place, (i, j) in enumerate(units):
@@ -197,9 +199,9 @@ def _behind_as_much(
             characters += len(sentences[i][j])
         while waiting and waiting[0][0] <= characters:
             characters += waiting[0][0]
-            yield from own[heappop(waiting)[2]]
+            yield from own(heappop(waiting)[2])
     for _, i in sorted([(place, i) for _, place, i in waiting]):
-        yield from own[i]
+        yield from own(i)
 
 
 def _costly(segment: Segment, price: Cost) -> int:
