@@ -90,7 +90,8 @@ def allocate(room: int, demands: Sequence[Demand], *, surplus: Surplus = "waterf
     shares = list(own)
     for target, rounds in _CLAIMS:
         for i, demand in enumerate(ranked):
-            _fill_up(room, ranked, own, i, target(demand), rounds)
+            if own[i] < (most := target(demand)):
+                _fill_up(room, ranked, own, i, most, rounds)
     grants = [min(tokens, demand.wanted) for tokens, demand in zip(own, ranked, strict=True)]
     if surplus == "waterfall":
         _flow_down(room, ranked, own, grants)
@@ -304,6 +305,8 @@ def _takers(ranked: Sequence[Demand], aside: Sequence[bool]) -> list[list[int]]:
 
 def _level(ranked: Sequence[Demand], grants: list[int], takers: Sequence[int], left: int) -> int:
     """Gives what is `left` to fixed ones, then to those that have least, and returns the rest."""
+    if not left:  # nearly always
+        return 0
     fixed = [i for i in takers if ranked_as(block_named(ranked[i].name)) in _FIXED]
     left -= _give(ranked, grants, fixed, [left] * len(fixed), left)
     left -= _give(ranked, grants, takers, [max(0, _USEFUL - grants[i]) for i in takers], left)

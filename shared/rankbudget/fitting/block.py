@@ -13,7 +13,7 @@ from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, BudgetExceededError, counted
 from ..relevance.protocol import Scorer
 from ..segment import Action, Decision, RenditionKind, Segment
-from .protocol import Cost, Fit, FitStrategy, Group, Piece, members_of, plain_cost, whole
+from .protocol import Cost, Fit, FitStrategy, Group, Piece, asked_once, members_of, plain_cost, whole
 
 _CLASSES = {
     "best_first": "evidence.BestFirst",
@@ -41,14 +41,8 @@ _OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
 """What became of a segment by its rendition, and why, where the strategy does not say."""
 
 
-@dataclass(slots=True, eq=False)
-class _Unit:
-    """What is kept or dropped as one: a segment, or the members of a group."""
-
-    segment: Segment
-    at: list[int]
-    tokens: int
-    pinned: bool
+_Unit = tuple[Segment, list[int]]
+"""What is kept or dropped as one, a segment or a group, and the positions of its members."""
 
 
 @dataclass(eq=False)
@@ -80,41 +74,41 @@ def fit_block(
 ) -> Fit:
     """Returns the pieces of a block that cost at most `limit` tokens, and a decision for every segment.
 
-    Pinned segments stay with their groups and are paid for first; the strategy picks from the others.
+    Pinned segments stay with their groups and are paid for first; the strategy picks from the others. `cost`
+    comes from `asked_once`.
 
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
         BudgetConfigError: the strategy broke a rule of `FitStrategy`.
     """
-    price = cost or plain_cost(counter)
-    costs = [price(segment, segment.text) for segment in segments]
-    units = _units(segments, costs)
-    free = [unit for unit in units if not unit.pinned]
-    pinned = sum([unit.tokens for unit in units if unit.pinned])
+    price = cost or asked_once(plain_cost(counter))
+    units = _units(segments)
+    free = [unit for unit in units if not unit[0].pinned]
+    pinned = sum([price(one, one.text) for one, _ in units if one.pinned])
     if pinned > limit:
         raise _pins_exceed(segments, limit, pinned, block)
     found = Fit(pieces=(), tokens=0)
     if free:
         found = strategy.fit(
-            [unit.segment for unit in free],
+            [one for one, _ in free],
             limit=limit - pinned,
             counter=counter,
             block=block,
             query=query,
-            cost=_known_cost(free, price),
+            cost=price,
         )
         _check(found, free, strategy, limit - pinned, block)
-    placed = _placed(found, units, segments, costs)
+    placed = _placed(found, units, price)
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
 
     def decide() -> tuple[Decision, ...]:
         decisions: dict[int, Decision] = {}
-        for unit in units:
-            own = found.reasons.get(unit.segment.id)
-            for i in unit.at:
+        for one, at in units:
+            own, needed = found.reasons.get(one.id), price(one, one.text)
+            for i, member in zip(at, members_of(one), strict=True):
                 piece = placed.get(i)
-                why = own if piece else _why_dropped(own, unit.tokens, limit, limit - tokens)
-                decisions[i] = _decision(segments[i], piece, costs[i], block, why)
+                why = own if piece else _why_dropped(own, needed, limit, limit - tokens)
+                decisions[i] = _decision(member, piece, price(member, member.text), block, why)
         return tuple([decisions[i] for i in range(len(segments))])
 
     return dataclasses.replace(
@@ -122,21 +116,17 @@ def fit_block(
         pieces=tuple(placed.values()),
         tokens=tokens,
         decisions=_Later(decide),
-        needed=partial(_needed, found, free, segments, pinned),
+        needed=partial(_needed, found, free, pinned),
     )
 
 
-def _units(segments: Sequence[Segment], costs: Sequence[int]) -> list[_Unit]:
+def _units(segments: Sequence[Segment]) -> list[_Unit]:
     by_key: dict[str | int, list[int]] = {}
     for i, segment in enumerate(segments):
         by_key.setdefault(i if segment.group is None else segment.group, []).append(i)
-    units = []
-    for at in by_key.values():
-        one, tokens = segments[at[0]], costs[at[0]]
-        if len(at) > 1:
-            one, tokens = _group([segments[i] for i in at]), sum([costs[i] for i in at])
-        units.append(_Unit(one, at, tokens, one.pinned))
-    return units
+    return [
+        (segments[at[0]] if len(at) == 1 else _group([segments[i] for i in at]), at) for at in by_key.values()
+    ]
 
 
 def _group(members: Sequence[Segment]) -> Group:
@@ -150,27 +140,16 @@ def _group(members: Sequence[Segment]) -> Group:
     return Group(**fields, members=tuple(members))
 
 
-def _known_cost(units: Sequence[_Unit], price: Cost) -> Cost:
-    """Returns the cost of a text, without counting again what was counted: whole segments and groups."""
-    known = {id(unit.segment): unit.tokens for unit in units}
-
-    def cost(segment: Segment, text: str) -> int:
-        tokens = known.get(id(segment)) if text == segment.text else None
-        return price(segment, text) if tokens is None else tokens
-
-    return cost
-
-
-def _needed(found: Fit, free: Sequence[_Unit], segments: Sequence[Segment], pinned: int) -> dict[str, int]:
+def _needed(found: Fit, free: Sequence[_Unit], pinned: int) -> dict[str, int]:
     """Returns the smallest limit that keeps something of each dropped segment, pinned ones paid for."""
     least = found.needed()
-    known = [unit for unit in free if unit.segment.id in least]
-    return {segments[i].id: pinned + least[unit.segment.id] for unit in known for i in unit.at}
+    known = [one for one, _ in free if one.id in least]
+    return {member.id: pinned + least[one.id] for one in known for member in members_of(one)}
 
 
 def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, block: str) -> None:
     """Raises an error where a strategy of somebody's own breaks a rule that the prompt depends on."""
-    given = {id(unit.segment) for unit in free}
+    given = {id(one) for one, _ in free}
     used = sum([piece.rendition.tokens for piece in found.pieces])
     problem = f"keep at most {room} tokens (got {used})" if used > room else ""
     for piece in found.pieces:
@@ -187,32 +166,28 @@ def _check(found: Fit, free: Sequence[_Unit], strategy: FitStrategy, room: int, 
         raise BudgetConfigError(msg)
 
 
-def _placed(
-    found: Fit, units: Sequence[_Unit], segments: Sequence[Segment], costs: Sequence[int]
-) -> dict[int, Piece]:
+def _placed(found: Fit, units: Sequence[_Unit], price: Cost) -> dict[int, Piece]:
     """Returns the pieces by position, in prompt order; a strategy's own order starts with pinned ones."""
-    at = {id(unit.segment): unit.at for unit in units}
-    placed = {i: whole(segments[i], costs[i]) for unit in units if unit.pinned for i in unit.at}
-    order = [at[id(piece.segment)][0] for piece in found.pieces]
+    places = {id(one): at for one, at in units}
+    pinned = [place for one, at in units if one.pinned for place in zip(at, members_of(one), strict=True)]
+    placed = {i: whole(member, price(member, member.text)) for i, member in pinned}
+    order = [places[id(piece.segment)][0] for piece in found.pieces]
     for piece in found.pieces:
-        for i, member in zip(at[id(piece.segment)], members_of(piece.segment), strict=True):
-            placed[i] = whole(member, costs[i]) if isinstance(piece.segment, Group) else piece
+        one, at = piece.segment, places[id(piece.segment)]
+        for i, member in zip(at, members_of(one), strict=True):
+            placed[i] = piece if member is one else whole(member, price(member, member.text))
     return dict(sorted(placed.items())) if order == sorted(order) else placed
 
 
 def _why_dropped(own: tuple[str, str] | None, tokens: int, limit: int, left: int) -> tuple[str, str]:
     if own and own[0]:
         return own
+    reason, detail = "no_room", ""
     if tokens > limit:
-        return "too_large", own[
-            1
-        ] if own else f"Needs {counted(tokens, 'token')}; the block has {limit} for segments."
-    detail = (
-        f"Needs {counted(tokens, 'token')}; {left} of the {limit} for segments are left."
-        if tokens > left
-        else ""
-    )
-    return "no_room", own[1] if own else detail
+        reason, detail = "too_large", f"Needs {counted(tokens, 'token')}; the block has {limit} for segments."
+    elif tokens > left:
+        detail = f"Needs {counted(tokens, 'token')}; {left} of the {limit} for segments are left."
+    return reason, own[1] if own else detail
 
 
 def _decision(

@@ -41,7 +41,7 @@ def find_doubles(
     better: list[tuple[Segment, list[str]]] = []
     same: dict[tuple[str, str], str] = {}
     places: dict[str, list[tuple[int, int]]] = {}
-    for i in ranked if alike else ():
+    for i in dict.fromkeys(ranked) if alike else ():
         segment = segments[i]
         if i not in alike or (segment.role and sum(word_counts(segment.text).values()) <= SHORT_TURN):
             continue

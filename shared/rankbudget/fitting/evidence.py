@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
@@ -21,7 +21,7 @@ from ..relevance.records import with_records
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
 from .doubles import find_doubles
-from .packing import WHOLE, Packing, Unit
+from .packing import WHOLE, Packing, Unit, Units
 from .protocol import Cost, Fit, Group, plain_cost, whole
 
 Order = Literal["original", "edges", "score"]
@@ -97,29 +97,23 @@ class Evidence:
         """Returns pieces that cost at most `limit`."""
         del block  # what stays does not depend on the block's name
         price = cost or plain_cost(counter)
-        costs = [price(segment, segment.text) for segment in segments]
         rater = _Rater(query, segments, self._scorer or default_scorer(), self._ranking)
-        if sum(costs) <= limit:
-            order = _in_order(range(len(segments)), rater, self._order)
-            return Fit(pieces=tuple([whole(segments[i], costs[i]) for i in order]), tokens=sum(costs))
-        units = _ranked(rater, segments, costs, price, compress=self._compress)
-        ranked = dict.fromkeys([i for i, _ in units])
+        if all(total <= limit for total in accumulate(price(s, s.text) for s in segments)):
+            given = [segments[i] for i in _in_order(range(len(segments)), rater, self._order)]
+            pieces = tuple([whole(s, price(s, s.text)) for s in given])
+            return Fit(pieces=pieces, tokens=sum([piece.rendition.tokens for piece in pieces]))
+        units = _ranked(rater, segments, price, compress=self._compress)
+        ranked = (i for i, _ in units())
         twins = find_doubles(segments, ranked, rater.split.by_text) if self._dedup else {}
         if twins:
-            units = [unit for unit in units if unit[0] not in twins] + [(i, WHOLE) for i in twins]
-        skip, sentences = (0, rater.split.by_text) if self._compress else (len(units) - len(twins), ())
-        packing = Packing(segments, sentences, costs, price, counter, units, limit, skip=skip)
-        kept = packing.pieces
+            units = [*(u for u in units() if u[0] not in twins), *((i, WHOLE) for i in twins)].__iter__
+        skip, sentences = (0, rater.split.by_text) if self._compress else (len(segments) - len(twins), ())
+        packing = Packing(segments, sentences, price, counter, units, limit, skip=skip)
+        kept, reasons = packing.pieces, packing.reasons()
         shown = {segments[i].id for i in kept}
-        reasons: dict[str, tuple[str, str]] = {}
         for i, twin in twins.items():
             if twin in shown and i not in kept:
                 reasons[segments[i].id] = "duplicate", f"says what {twin!r} says"
-        for i in set(range(len(segments))).difference(kept) if self._compress else ():
-            reasons.setdefault(segments[i].id, ("", packing.why_dropped(i)))
-        for i, piece in kept.items():
-            if not piece.whole:
-                reasons[segments[i].id] = "best_sentences", packing.sentences_kept(i)
         return Fit(
             pieces=tuple([kept[i] for i in _in_order(kept, rater, self._order)]),
             tokens=sum([piece.rendition.tokens for piece in kept.values()]),
@@ -171,10 +165,8 @@ class Memories(Evidence):
         super().__init__(scorer=self._ranking.similarity, **options)
 
 
-def _ranked(
-    rater: _Rater, segments: Sequence[Segment], costs: Sequence[int], price: Cost, *, compress: bool
-) -> list[Unit]:
-    """Returns the sentences of all segments, the best first; groups, or without `compress` all, whole."""
+def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress: bool) -> Units:
+    """Returns what yields all sentences, the best first; groups, or without `compress` all, are whole."""
     rated: list[tuple[float, int, int]] = []
     for i, segment in enumerate(segments):
         if isinstance(segment, Group) or not compress:
@@ -182,42 +174,44 @@ def _ranked(
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    costly = _costly(segments, costs, price) if compress else {}
-    return _behind_as_much(units, rater.split.by_text, costly) if costly else units
-
-
-def _costly(segments: Sequence[Segment], costs: Sequence[int], price: Cost) -> dict[int, int]:
-    """Returns how much text costs what cannot be cut of a segment, where that is much: groups, pictures."""
-    found = {i: len(segment.text) for i, segment in enumerate(segments) if isinstance(segment, Group)}
-    for i, segment in enumerate(segments):
-        if i not in found and costs[i] > COSTLY + len(segment.text) // 3:  # else its text is the most of it
-            uncut = price(segment, "")
-            if uncut > max(COSTLY, min(4 * COSTLY, costs[i] // 2)):
-                found[i] = uncut * LETTERS
-    return found
+    return partial(_behind_as_much, units, segments, rater, price) if compress else units.__iter__
 
 
 def _behind_as_much(
-    units: Sequence[Unit], sentences: Sequence[Sequence[str]], costly: Mapping[int, int]
-) -> list[Unit]:
-    """Returns the units with each costly segment behind as much text: one without room ends the packing."""
-    found: list[Unit] = []
-    own: dict[int, list[Unit]] = {i: [] for i in costly}
-    for unit in units:
-        if unit[0] in own:
-            own[unit[0]].append(unit)
+    units: Sequence[Unit], segments: Sequence[Segment], rater: _Rater, price: Cost
+) -> Iterator[Unit]:
+    """Yields the units with each costly segment behind as much text: one without room ends the packing."""
+
+    def own(i: int) -> list[Unit]:
+        ratings = rater.sentences[i] if not isinstance(segments[i], Group) else ()
+        return [(i, j) for j in sorted(range(len(ratings)), key=lambda j: -ratings[j])] or [(i, WHOLE)]
+
+    sentences = rater.split.by_text
     waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
-    characters = 0
+    weights, characters = dict[int, int](), 0
     for place, (i, j) in enumerate(units):
-        if i not in costly:
-            found.append((i, j))
+        if i not in weights:
+            weights[i] = _costly(segments[i], price)
+            if weights[i]:
+                heappush(waiting, (weights[i], place, i))
+        if not weights[i]:
+            yield i, j
             characters += len(sentences[i][j])
-        elif own[i][0] == (i, j):
-            heappush(waiting, (costly[i], place, i))
         while waiting and waiting[0][0] <= characters:
             characters += waiting[0][0]
-            found += own[heappop(waiting)[2]]
-    return found + [unit for _, i in sorted([(place, i) for _, place, i in waiting]) for unit in own[i]]
+            yield from own(heappop(waiting)[2])
+    for _, i in sorted([(place, i) for _, place, i in waiting]):
+        yield from own(i)
+
+
+def _costly(segment: Segment, price: Cost) -> int:
+    """Returns how much text costs what cannot be cut of a segment, where that is much: a group, a picture."""
+    if isinstance(segment, Group):
+        return len(segment.text)
+    uncut = price(segment, "")
+    tokens = price(segment, segment.text) if uncut > COSTLY else 0
+    is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
+    return uncut * LETTERS if is_most and uncut > min(4 * COSTLY, tokens // 2) else 0
 
 
 def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
@@ -281,19 +275,17 @@ class _Rater:
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
         held = self.split.indexes(self.segments)  # while all that follows asks for them
-        if not self.given and not self.turns:
-            rated = iter(rated_for(self.query, self._rate_sentences))
-            rows = [[next(rated) for _ in pieces] for pieces in texts]
-            shifts = self._shifts([max(row) for row in rows])
-            found = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
-        else:
-            flat = self.split.all
-            near = iter(rated_for(self.query, lambda query: normalised(self.scorer.score(query, flat))))
-            found = []
-            for rating, pieces in zip(self.documents, texts, strict=True):
-                own = [next(near) for _ in pieces]
-                found.append([rating + SENTENCE_SLOPE * (score - max(own)) for score in own])
-        return with_records(queries_of(self.query)[0], texts, self.split.marks, found, held[0])
+        own = not self.given and not self.turns
+        rate = self._rate_sentences if own else lambda q: normalised(self.scorer.score(q, self.split.all))
+        flat = iter(rated_for(self.query, rate))
+        rows = [list(islice(flat, len(pieces))) for pieces in texts]
+        if not own:
+            rated = zip(self.documents, rows, map(max, rows), strict=True)
+            rows = [[d + SENTENCE_SLOPE * (near - best) for near in row] for d, row, best in rated]
+        elif self.ranking is not None:
+            shifts = self._shifts(list(map(max, rows)))
+            rows = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
+        return with_records(queries_of(self.query)[0], texts, self.split.marks, rows, held[0])
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,10 +15,13 @@ from .protocol import Cost, Piece, whole
 
 Unit = tuple[int, int]
 """The positions of a segment and of a sentence in it; `WHOLE` for all of it."""
+Units = Callable[[], Iterable[Unit]]
+"""Yields units in their order, as far as somebody reads."""
 WHOLE = -1
 SHORTEST_CUT = 10
 """Tokens of room below which no sentence is cut: a shorter start says too little."""
 _WORD = re.compile(r"\S+")
+_LEADING = re.compile(r"\s+(\S+)")
 _FULL_STOPS = ".…"
 _LONG_WORD = 32
 """Tokens of a word from which it is cut inside: writing without blanks, or data; an address stays whole."""
@@ -42,10 +45,9 @@ class Packing:
 
     segments: Sequence[Segment]
     sentences: Sequence[Sequence[str]]  # of each segment; none where all go whole
-    costs: Sequence[int]  # of whole segments
     price: Cost
     counter: TokenCounter
-    units: Sequence[Unit]
+    units: Units
     limit: int
     skip: int = 0
     pieces: dict[int, Piece] = field(default_factory=dict, init=False)
@@ -61,7 +63,7 @@ class Packing:
     def needed(self) -> Mapping[str, int]:
         """Returns the smallest limit that keeps something of each dropped segment, by its id."""
         found: dict[str, int] = {}
-        everything, used, most = sum(self.costs), 0, 0
+        everything, used, most = sum(map(self._whole_price, range(len(self.segments)))), 0, 0
         for i, j, tokens in self._priced():
             name = self.segments[i].id
             if i not in self.pieces and name not in found:
@@ -71,21 +73,24 @@ class Packing:
             most = max(most, used)
         return found
 
-    def why_dropped(self, i: int) -> str:
-        """Returns why nothing of a segment is kept although some tokens may be free, in words."""
+    def reasons(self) -> dict[str, tuple[str, str]]:
+        """Returns how much is kept of shortened segments, and why others are dropped, which all may have room."""
         stopped, j = self._stopped_at
-        if i == stopped:
-            own = "Its group" if j == WHOLE else "Its best sentence or a start of it"
-            return f"{own} has no room."
-        return (
+        own = f"{'Its group' if j == WHOLE else 'Its best sentence or a start of it'} has no room."
+        behind = (
             f"It ranks behind text of {self.segments[stopped].id!r} that has no room: what comes later is "
             "not kept before that, so that a larger budget keeps no less."
         )
-
-    def sentences_kept(self, i: int) -> str:
-        """Returns how much of a shortened segment is kept, in words."""
-        cut = ", the last one taken cut" if self.pieces[i].rendition.kind == "truncated" else ""
-        return f"{len(self._taken[i])} of {counted(len(self.sentences[i]), 'sentence')}{cut}"
+        found = {}
+        for i, segment in enumerate(self.segments if self.sentences else ()):
+            piece = self.pieces.get(i)
+            if piece is None:
+                found[segment.id] = "", own if i == stopped else behind
+            elif not piece.whole:
+                cut = ", the last one taken cut" if piece.rendition.kind == "truncated" else ""
+                number = counted(len(self.sentences[i]), "sentence")
+                found[segment.id] = "best_sentences", f"{len(self._taken[i])} of {number}{cut}"
+        return found
 
     def _priced(self) -> Iterator[tuple[int, int, int]]:
         """Yields each unit with the tokens it adds; all sentences of a text add up to its price.
@@ -94,14 +99,14 @@ class Packing:
         as if it were the one with most of these.
         """
         spent: dict[int, tuple[int, int, int]] = {}
-        for i, j in self.units:
+        for i, j in self.units():
             if j == WHOLE:
-                yield i, j, self.costs[i]
+                yield i, j, self._whole_price(i)
                 continue
             sentences = self.sentences[i]
             number, before, most = spent.get(i, (0, 0, 0))
             if number + 1 == len(sentences):
-                after = self.costs[i]
+                after = self._whole_price(i)
             else:
                 behind, more = self._forms(sentences, j)
                 after = (
@@ -113,11 +118,12 @@ class Packing:
 
     def _forms(self, sentences: Sequence[str], j: int) -> tuple[int, int]:
         """Returns the tokens of a sentence behind another one, and how many more it has at the start."""
-        text = sentences[j]
+        text, count = sentences[j], self.counter.count
         if text[:1].isspace():
-            behind = self.counter.count(text)
-            return behind, self.counter.count(text.lstrip()) - behind
-        return self.counter.count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}"), 0
+            # Tokens do not reach over the white space behind a word, so only the first word may differ.
+            first = _LEADING.match(text)
+            return count(text), count(first[1]) - count(first[0]) if first else 0
+        return count(text if j == 0 or sentences[j - 1][-1:].isspace() else f" {text}"), 0
 
     def _take(self) -> tuple[Unit, int] | None:
         """Takes units while they fit; returns the first that does not, and the room left for it."""
@@ -197,7 +203,7 @@ class Packing:
     def _words_within(self, i: int, sentence: str, ends: Sequence[int], most: int) -> int:
         """Returns how many words at the start of a sentence have at most `most` tokens."""
         low, high = 0, len(ends) + 1
-        guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self.costs[i]))
+        guess = bisect_right(ends, most * len(self.segments[i].text) // max(1, self._whole_price(i)))
         attempt = 0
         while high - low > 1:
             margin = 1 if attempt < _GUESSES else (high - low) // 2
@@ -221,13 +227,16 @@ class Packing:
         """Returns the tokens around a text."""
         return max(0, self.price(self.segments[i], "a") - 1)
 
+    def _whole_price(self, i: int) -> int:
+        return self.price(self.segments[i], self.segments[i].text)
+
     def _used(self) -> int:
         return sum([piece.rendition.tokens for piece in self.pieces.values()])
 
     def _piece(self, i: int) -> Piece:
         segment, taken = self.segments[i], self._taken[i]
         if taken[0] == WHOLE or len(taken) == len(self.sentences[i]):
-            return whole(segment, self.costs[i])
+            return whole(segment, self._whole_price(i))
         text = self._text(i)
         return Piece(segment, Rendition(kind="compressed", text=text, tokens=self.price(segment, text)))
 

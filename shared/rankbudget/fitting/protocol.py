@@ -17,7 +17,7 @@ longer part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -98,6 +98,28 @@ def members_of(segment: Segment) -> tuple[Segment, ...]:
 def plain_cost(counter: TokenCounter) -> Cost:
     """Returns the cost of a text on a line of its own."""
     return lambda segment, text: counter.count(text + "\n")
+
+
+def asked_once(price: Cost, now: Iterable[Segment] = ()) -> Cost:
+    """Returns the same prices, asked for once for each whole segment; a whole group costs its members.
+
+    Those of `now` are asked for at once: what a host shows may have changed when a report is read.
+    """
+    known: dict[str, int] = {}
+
+    def cost(segment: Segment, text: str) -> int:
+        if text != segment.text:
+            return price(segment, text)
+        if isinstance(segment, Group):
+            return sum([cost(member, member.text) for member in segment.members])
+        tokens = known.get(segment.id)
+        if tokens is None:
+            tokens = known[segment.id] = price(segment, text)
+        return tokens
+
+    for segment in now:
+        cost(segment, segment.text)
+    return cost
 
 
 def whole(segment: Segment, tokens: int) -> Piece:

@@ -314,15 +314,15 @@ def _block_of_items(name: str, given: Iterable[Any]) -> Block:
     if name == "history" and isinstance(given, StoredMessages):  # read only as far as it fits
         return Block(name=name, messages=given)
     items = list(given)
-    if any(isinstance(item, Block) for item in items):
+    kinds = set(map(type, items))
+    if any(issubclass(kind, Block) for kind in kinds):
         msg = (
             f"block {name!r} must hold texts, segments or messages (got blocks). Give the blocks themselves."
         )
         raise BudgetConfigError(msg)
-    segments = [item for item in items if isinstance(item, Segment)]
-    if items and len(segments) == len(items):
+    if items and all(issubclass(kind, Segment) for kind in kinds):
         return Block(name=name, segments=tuple(items))
-    texts = all(isinstance(item, str) for item in items)
+    texts = all(issubclass(kind, str) for kind in kinds)
     if name in _MESSAGES and not (items and texts and name != "history"):
         return Block(name=name, messages=items)
     if not texts:

@@ -15,11 +15,10 @@ from ..counting.profiles import apply_profile
 from ..errors import BudgetExceededError, named_failure
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
-from ..segment import Block, Segment
+from ..segment import Block
 from .grants import Grants, Inputs, Prices
 from .layout import STATIC, Layout
 from .request import PromptRequest, Shown
-from .wishes import Wish, as_rendered
 
 _ROUNDS = 12
 """Most rounds of giving up."""
@@ -90,9 +89,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
         if history_takes if given is None else shares:
             granted[name] += carry + (unused if i == len(order) - 1 else 0)
         if given is not None:
-            fits[name] = fit_block(
-                request, given, prices.wishes[name], granted[name], question=inputs.question, tags=inputs.tags
-            )
+            fits[name] = fit_block(request, inputs, prices, given, granted[name])
             carry = granted[name] - fits[name].tokens
             continue
         assert timeline is not None
@@ -125,12 +122,9 @@ def _refilled(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fi
         return fitted
     for block in inputs.blocks:
         name, before = block.name, fits[block.name].tokens
-        wish = prices.wishes[name]
-        if before + free > granted[name] < wish.wanted:
+        if before + free > granted[name] < prices.wishes[name].wanted:
             granted[name] = before + free
-            fits[name] = fit_block(
-                request, block, wish, granted[name], question=inputs.question, tags=inputs.tags
-            )
+            fits[name] = fit_block(request, inputs, prices, block, granted[name])
             free += before - fits[name].tokens
     return replace(fitted, fits=fits, granted=granted)
 
@@ -149,20 +143,9 @@ def _left_by_history(
     return left.grants, left.unused
 
 
-def fit_block(
-    request: PromptRequest, block: Block, wish: Wish, granted: int, *, question: str, tags: tuple[str, ...]
-) -> Fit:
+def fit_block(request: PromptRequest, inputs: Inputs, prices: Prices, block: Block, granted: int) -> Fit:
     """Returns what a block keeps within `granted` tokens, its frame included."""
-    counter, beside = request.counter, request.beside
-    show = as_rendered(request, block.name, tags)
-
-    def cost(segment: Segment, text: str) -> int:
-        if text == segment.text and segment.id in wish.costs:
-            return wish.costs[segment.id]
-        around = wish.each.get(segment.id, 0) + beside.get(segment.id, 0)
-        return counter.count(show(segment, text)) + around
-
-    segments = block.segments
+    segments, wish = block.segments, prices.wishes[block.name]
     if block.pinned:
         segments = tuple([replace(s, pinned=True) for s in segments])
     with named_failure(f"fitting the block {block.name!r}"):  # scorers, costs and strategies from outside
@@ -170,10 +153,10 @@ def fit_block(
             segments,
             strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),
             limit=max(0, granted - wish.base),
-            counter=counter,
+            counter=request.counter,
             block=block.name,
-            query=block.query or question,
-            cost=request.cost or cost,
+            query=block.query or inputs.question,
+            cost=wish.cost,
         )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
 
@@ -298,11 +281,9 @@ def _give_up(
     for given in reversed(inputs.blocks):
         name = given.name
         if made[name].pieces and over > 0:
-            wish, before = prices.wishes[name], made[name].tokens
-            granted[name] = max(wish.pinned, before - over)
-            made[name] = fit_block(
-                request, given, wish, granted[name], question=inputs.question, tags=inputs.tags
-            )
+            before = made[name].tokens
+            granted[name] = max(prices.wishes[name].pinned, before - over)
+            made[name] = fit_block(request, inputs, prices, given, granted[name])
             over -= before - made[name].tokens
     return made, granted, over
 

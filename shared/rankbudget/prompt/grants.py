@@ -177,7 +177,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
         most=UNBOUNDED if request.history_tokens is None else request.history_tokens,
         system_tokens=system_tokens,
         system_text=system_text,
-        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags, rendered) if inputs.blocks else {},
+        wishes=wishes_of(request, measure, inputs.blocks, inputs.tags, rendered, limit - fixed),
         needs=needs_of(inputs.timeline, limit - fixed) if competes and inputs.timeline else Needs(),
     )
 

@@ -74,7 +74,7 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
         name, wish = block.name, prices.wishes[block.name]
         frame = wish.base if fitted.fits[name].pieces else 0
         used = fitted.fits[name].tokens - frame
-        wanted = wish.wanted if request.cost is None else None
+        wanted = wish.all_of(block) if request.cost is None else None
         total = BlockTotal(
             name=name,
             rank=block.rank or rank(name),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from ..fitting.protocol import Fit, whole
+from ..fitting.protocol import Cost, Fit, asked_once, whole
 from ..messages.measure import Measure
 from ..messages.tags import JOINT, escape_text, tag_lines, wrapper_of
 from ..segment import Block, Segment
@@ -21,47 +22,52 @@ UNBOUNDED = 1 << 40
 class Wish:
     """What a block wants."""
 
-    wanted: int = 0  # tokens of all of it, frame included
+    wanted: int = 0  # tokens of all of it, frame included; `UNBOUNDED` where that is more than the room
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
-    each: Mapping[str, int] = field(default_factory=dict)  # tokens that a host adds to a segment, by its id
     pinned: int = 0  # tokens of what is never cut, frame included
-    costs: Mapping[str, int] = field(default_factory=dict)  # of each whole segment, by its id
+    cost: Cost = lambda _, text: len(text)  # of a text of a segment; where there are none, nobody asks
+
+    def all_of(self, block: Block) -> int:
+        """Returns the tokens of all of the block; what did not matter for the plan is counted now."""
+        return self.base + sum([self.cost(s, s.text) for s in block.segments])
 
 
 def wishes_of(
-    request: PromptRequest, measure: Measure, blocks: Sequence[Block], tags: tuple[str, ...], empty: int
+    request: PromptRequest,
+    measure: Measure,
+    blocks: Sequence[Block],
+    tags: tuple[str, ...],
+    empty: int,
+    room: int,
 ) -> dict[str, Wish]:
-    """Returns what each block wants, by name; `empty` are the tokens of a host's prompt without any."""
+    """Returns what each block wants of the room, by name; a host's prompt without any has `empty` tokens."""
     wishes: dict[str, Wish] = {}
     framed = False  # blocks that change every turn share one message, which is framed once
     for block in blocks:
+        name, static = block.name, block.name in STATIC
         if not block.segments:
-            wishes[block.name] = Wish()
+            wishes[name] = Wish()
         elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
-            wishes[block.name] = Wish(wanted=UNBOUNDED)
+            wishes[name] = Wish(UNBOUNDED, cost=asked_once(request.cost, block.segments))
         else:
-            static = block.name in STATIC
-            show = as_rendered(request, block.name, tags)
-            counts = request.counter.count_many([show(s, s.text) for s in block.segments])
-            base, each = request.frames.get(block.name, 0), dict[str, int]()
+            base, each = request.frames.get(name, 0), dict[str, int]()
             if request.render is None:
-                base = _frame_tokens(request, measure, block.name, framing=static or not framed)
-            elif block.name not in request.frames:
-                base, each = _host_frame(request, measure, block, counts, empty, tags)
+                base = _frame_tokens(request, measure, name, framing=static or not framed)
+            elif name not in request.frames:
+                base, each = _host_frame(request, measure, block, empty, tags)
             framed = framed or not static
-            counted = zip(block.segments, counts, strict=True)
-            beside = request.beside
-            costs = [(s, tokens + each.get(s.id, 0) + beside.get(s.id, 0)) for s, tokens in counted]
-            groups = {s.group for s in block.segments if s.pinned and s.group is not None}
-            stay = [cost for s, cost in costs if block.pinned or s.pinned or s.group in groups]
-            wishes[block.name] = Wish(
-                wanted=base + sum([cost for _, cost in costs]),
-                base=base,
-                each=each,
-                pinned=base + sum(stay) if stay else 0,
-                costs={s.id: cost for s, cost in costs},
-            )
+            wishes[name] = _wish(block, base, _as_rendered(request, block, tags, each), room)
     return wishes
+
+
+def _wish(block: Block, base: int, cost: Cost, room: int) -> Wish:
+    """Returns the wish of a block; if it is larger than the room, no more is counted than shows that."""
+    groups = {s.group for s in block.segments if s.pinned and s.group is not None}
+    stay = [cost(s, s.text) for s in block.segments if block.pinned or s.pinned or s.group in groups]
+    wish = Wish(UNBOUNDED, base, base + sum(stay) if stay else 0, cost)
+    so_far = accumulate((cost(s, s.text) for s in block.segments), initial=base)
+    fits = block.pinned or all(tokens <= room for tokens in so_far)
+    return replace(wish, wanted=wish.all_of(block)) if fits else wish
 
 
 def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framing: bool) -> int:
@@ -75,12 +81,7 @@ def _frame_tokens(request: PromptRequest, measure: Measure, name: str, *, framin
 
 
 def _host_frame(
-    request: PromptRequest,
-    measure: Measure,
-    block: Block,
-    counts: Sequence[int],
-    empty: int,
-    tags: tuple[str, ...],
+    request: PromptRequest, measure: Measure, block: Block, empty: int, tags: tuple[str, ...]
 ) -> tuple[int, dict[str, int]]:
     """Returns the tokens that a host puts around a block, and around each of its segments.
 
@@ -90,6 +91,8 @@ def _host_frame(
     """
     render, segments, around = request.render, block.segments, _around(request, block, tags)
     assert render is not None
+    show = _shown_by(request, block.name, tags)
+    counts = request.counter.count_many([show(s, s.text) for s in segments])
     least = min(range(len(counts)), key=lambda i: (around[i], counts[i]))
     most = max(range(len(counts)), key=lambda i: (around[i], i != least, -counts[i]))
 
@@ -122,7 +125,18 @@ def _around(request: PromptRequest, block: Block, tags: tuple[str, ...]) -> list
     return found
 
 
-def as_rendered(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
+def _as_rendered(
+    request: PromptRequest, block: Block, tags: tuple[str, ...], each: Mapping[str, int]
+) -> Cost:
+    """Returns what a text of a segment costs in the prompt, media and what a host adds to `each` included."""
+    show, count, beside = _shown_by(request, block.name, tags), request.counter.count, request.beside
+    return asked_once(
+        lambda s, text: count(show(s, text)) + each.get(s.id, 0) + beside.get(s.id, 0),
+        block.segments if request.shown else (),
+    )
+
+
+def _shown_by(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
     """Returns how a text of a segment of a block reads in the prompt, wrapping included."""
     wrap = wrapper_of(name, tags) if request.render is None else lambda _, text: text + JOINT
     shown = request.shown

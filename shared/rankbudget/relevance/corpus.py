@@ -50,9 +50,10 @@ class BoundedCache(Generic[K, V]):
     def find(self, key: K) -> V | None:
         """Returns the value of `key`, None where there is none."""
         with self._lock:
-            if key in self._held:
+            value = self._held.get(key)
+            if value is not None:
                 self._held.move_to_end(key)
-            return self._held.get(key)
+            return value
 
     def keep(self, key: K, value: V) -> None:
         """Keeps a value, and forgets what was used longest ago while all is too large."""
@@ -166,8 +167,6 @@ class TermIndex:
 
     def words_of(self, term: str) -> list[str]:
         """Returns the unstemmed words of one stem: they begin as it does, its last letter apart."""
-        if self._parts:
-            return [word for index, _ in self._parts for word in index.words_of(term)]
         return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property
@@ -249,7 +248,8 @@ class TermIndex:
         found: dict[int, int] = {}
         for (_, owners), counts in zip(self._parts, held, strict=True):
             for j, n in counts.items():
-                found[owners[j]] = found.get(owners[j], 0) + n
+                owner = owners[j]
+                found[owner] = found.get(owner, 0) + n
         return found
 
     def _found_pieces(self, pieces: Sequence[str]) -> list[dict[int, int]]:
@@ -263,8 +263,9 @@ class TermIndex:
                 having.setdefault(word, []).append((texts, times))
         for i, held in enumerate(self.words) if having else ():
             for word in having.keys() & held.keys():
+                n = held[word]
                 for texts, times in having[word]:
-                    texts[i] = texts.get(i, 0) + held[word] * times
+                    texts[i] = texts.get(i, 0) + n * times
         return found
 
     def _rate(

@@ -62,9 +62,9 @@ class Embedder:
             return found
         rows: dict[str, Any] = {text: self._one.find(text) for text in texts}
         missing = [text for text, row in rows.items() if row is None]
-        if missing:
-            rows.update(zip(missing, self._embedded(missing), strict=True))
-        found = np.stack([rows[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32)
+        new = self._embedded(missing) if missing else np.zeros((0, 0), dtype=np.float32)
+        rows.update(zip(missing, new, strict=True))
+        found = new if len(missing) == len(texts) else np.stack([rows[text] for text in texts])
         if np.isfinite(found).all():  # an embedder that failed once is asked again
             self._many.keep(tuple(texts), found)
             for text in missing:

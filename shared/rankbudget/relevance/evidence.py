@@ -126,7 +126,7 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
 
     The words of a document's title do not count in it: its first sentence has them, whatever is asked.
     """
-    texts, owners = scored_texts(split.all), split.owners
+    texts, owners = split.texts, split.owners
     titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
     held = _asked_words(query, texts)
     total = sum([weight for weight, _ in held.values()])
@@ -167,8 +167,8 @@ def _rated_documents(
     sure = [score + TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)
     strength = [math.exp(rating - top) for rating in sure]
-    bridged, leads_on = [0.0] * len(segments), [0.0] * len(split.all)
-    for target, j, share in _mentions(titles, split.all, split.owners):
+    bridged, leads_on = [0.0] * len(segments), [0.0] * len(split.texts)
+    for target, j, share in _mentions(titles, split.texts, split.owners):
         strong = share * strength[split.owners[j]]
         leads_on[j] = max(leads_on[j], strong)
         bridged[target] = max(bridged[target], strong * (1 - titled[target]))
@@ -196,9 +196,14 @@ class Sentences:
         return _SPLITS.get(tuple([segment.text for segment in segments]), cls)
 
     @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """All sentences in order."""
+        return tuple(chain.from_iterable(self.by_text))
+
+    @cached_property
     def all(self) -> tuple[Segment, ...]:
-        """All sentences in order, to be rated."""
-        return tuple([_Sentence(id=str(j), text=text) for j, text in enumerate(chain(*self.by_text))])
+        """The same, to be rated."""
+        return tuple([_Sentence(id=str(j), text=text) for j, text in enumerate(self.texts)])
 
     @cached_property
     def owners(self) -> list[int]:
@@ -213,7 +218,7 @@ class Sentences:
 
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""
-        own = TermIndex.of(tuple(chain.from_iterable(self.by_text)))
+        own = TermIndex.of(self.texts)
         leads = tuple([lead_of(s) if s.title or s.beside else "" for s in segments])
         beside = [(TermIndex.of(leads), range(len(leads)))] if any(leads) else []
         return own, TermIndex.of(scored_texts(segments), lambda: [*beside, (own, self.owners)])
@@ -242,7 +247,7 @@ def _share_named(title: tuple[str, ...], said: Container[str]) -> float:
 
 
 def _mentions(
-    titles: Sequence[tuple[str, ...]], sentences: Sequence[Segment], owners: Sequence[int]
+    titles: Sequence[tuple[str, ...]], sentences: tuple[str, ...], owners: Sequence[int]
 ) -> Iterator[tuple[int, int, float]]:
     """Yields each title, the sentences of other documents that name it, and the share of its words there.
 
@@ -251,14 +256,14 @@ def _mentions(
     """
     if not any(titles):
         return
-    index = TermIndex.of(scored_texts(sentences))
+    index = TermIndex.of(sentences)
     times = Counter(titles)
     for target, title in enumerate(titles):
         rare = [index.holders(word) for word in title if len(index.holders(word)) <= RARE]
         near = {j for holders in rare for j, _ in holders if owners[j] != target and times[title] == 1}
         for j in near:
             share = _share_named(title, index.words[j])
-            if share and not _names_in(sentences[j].text).isdisjoint(title):
+            if share and not _names_in(sentences[j]).isdisjoint(title):
                 yield target, j, share
 
 

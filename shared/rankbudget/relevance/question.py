@@ -40,7 +40,7 @@ def plain_question(query: str, texts: tuple[str, ...]) -> str:
 def _known(word: str, index: TermIndex) -> str:
     """Returns a word as most texts spell it that differ in one letter behind the first; common words stay."""
     folded = fold(word)
-    if folded in STOP_WORDS or index.words_of(stem(folded)) or folded in common_words():
+    if folded in STOP_WORDS or index.with_stem(stem(folded)) or folded in common_words():
         return word
     shapes = [(folded[0], size) for size in range(len(folded) - 1, len(folded) + 2)]
     near = [known for shape in shapes for known in index.alike.get(shape, ()) if _one_slip(folded, known)]

@@ -226,15 +226,15 @@ def _asked_for(query: str, pieces: Sequence[str], index: TermIndex) -> list[int]
         both = [i for i in having if (word, number) in numbered(pieces[i])] if len(having) <= few else []
         if both:
             holders[number], times[number] = both, len(having)
-    rare, shared = [0.0] * len(pieces), [0.0] * len(pieces)
+    rare, shared = dict[int, float](), dict[int, float]()
     for term, held in holders.items():
         for i in held:
-            shared[i] += 1 / times[term]
+            shared[i] = shared.get(i, 0.0) + 1 / times[term]
             if times[term] <= few:
-                rare[i] += 1 / times[term]
+                rare[i] = rare.get(i, 0.0) + 1 / times[term]
     for said in (rare, shared):
-        best = max(said, default=0.0)
-        found = [i for i, weight in enumerate(said) if weight and weight >= _NEARLY * best]
+        best = max(said.values(), default=0.0)
+        found = sorted([i for i, weight in said.items() if weight >= _NEARLY * best])
         if found and (said is rare or len(found) <= few):
             return found
     return []
