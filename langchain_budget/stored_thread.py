@@ -173,7 +173,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
             loaded.history = Store()
             loaded.history.add_messages([new.get(message.id, message) for message in stored[:start]])
         if end == len(stored):
-            thread.append(edits)
+            thread.edit(edits)
             return loaded, {"messages": asked, "said": asked}
         return loaded, {"messages": asked, "said": [*edits, *asked], "after": stored[end - 1].id}
 

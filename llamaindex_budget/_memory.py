@@ -229,7 +229,7 @@ class SessionMemory(BaseMemory):
         render = Rendering(self, parts, asked is not None, fields.get("shown", as_is)) if parts else None
         bounded = self._has_budget and self.token_limit != self._derived
         if parts:
-            media = {name: cost for part in parts for name, cost in part.media.items()}
+            media = {name: cost for part in parts for name, cost in {**part.beside, **part.media}.items()}
             fields["beside"] = {**fields.get("beside", {}), **media}
         elif bounded:
             fields["history_tokens"] = self._most()

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
-from llama_index.core.base.llms.types import CachePoint, ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import (
+    BaseContentBlock,
+    CachePoint,
+    ChatMessage,
+    MessageRole,
+    TextBlock,
+)
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.prompts import BasePromptTemplate
@@ -28,7 +34,7 @@ from rankbudget.adapters import (
 from ._codec import PINNED, copy_message, defused
 from ._convert import measured, media_cost
 from ._inserted import Inserted, MadeOf
-from .blocks import BudgetMemoryBlock, question_of, score_of
+from .blocks import BudgetMemoryBlock, Found, question_of
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
 _CONTEXT = ("context_str", "context_msg")
@@ -45,32 +51,46 @@ class Part:
     name: str
     block: Block
     media: Mapping[str, int]  # tokens of content blocks and messages by the id of their segment
+    beside: Mapping[str, int]  # tokens of what the prompt adds to a text, the same way
+    show: Callable[[Segment, str], str]  # a text as the prompt has it
 
     @classmethod
     def of(cls, memory_block: BaseMemoryBlock[Any], content: Any, session: BudgetSession) -> Part:
         """Returns the content of a memory block."""
-        name = memory_block.name
-        given = [content] if isinstance(content, str) else list(content)
+        name, items = memory_block.name, [content] if isinstance(content, str) else content
+        found = items if isinstance(items, Found) else Found(items)
         segments, media = [], {}
-        for i, item in enumerate(given):
-            segment, text, source = f"{name}-{i}", _text_of(item), None
+        for i, item in enumerate(found):
+            segment, text = f"{name}-{i}", _text_of(item)
             if text is None:
-                text, source, media[segment] = "", item, media_cost(item, session.counter)
-            if text or source is not None:
-                score = score_of(content, text)
-                segments.append(Segment(id=segment, text=text, score=score, source=source))
+                media[segment] = media_cost(item, session.counter)
+                segments.append(Segment(id=segment, text="", source=item))
+            elif text:
+                segments.append(found.known.get(text) or Segment(id=segment, text=text))
         if media:  # a picture cannot be rated by the question
             segments = _by_position(segments)
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
+        usual = found.strategy or ("truncate" if len(segments) == 1 else "evidence")
         block = Block(
             name=name_in_plan(name),
             segments=tuple(segments),
-            strategy="best_first" if media else "truncate" if len(segments) == 1 else "evidence",
+            strategy="best_first" if media else usual,
             rank=max(1, memory_block.priority) if own is None else own.rank,
             pinned=memory_block.priority == 0 if own is None else own.pinned,
             size=None if own is None else own.size,
+            notes=found.notes,
         )
-        return cls(name, block, media)
+        return cls(name, block, media, _shown_beside(segments, found, session.counter), found.show)
+
+
+def _shown_beside(segments: Sequence[Segment], found: Found, counter: TokenCounter) -> dict[str, int]:
+    """Returns the tokens of what the prompt adds to each text, by the id of its segment."""
+    texts = [segment.text + JOINT for segment in segments]  # as they are counted: an end may be one token
+    shown = [found.show(segment, segment.text) + JOINT for segment in segments]
+    if shown == texts:
+        return {}
+    counts = zip(segments, counter.count_many(shown), counter.count_many(texts), strict=True)
+    return {segment.id: max(0, more - less) for segment, more, less in counts}
 
 
 def name_in_plan(name: str) -> str:
@@ -115,8 +135,10 @@ class Rendering:
                 item = piece.segment.source
                 if isinstance(item, ChatMessage):
                     front.append(copy_message(item))
+                elif isinstance(item, BaseContentBlock):
+                    content.append(item)
                 else:
-                    content.append(item or TextBlock(text=_safe(piece.rendition.text, tag)))
+                    content.append(TextBlock(text=_safe(part.show(piece.segment, piece.rendition.text), tag)))
             if content:
                 shown.append((tag, content))
         if not shown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -12,8 +12,8 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from rankbudget import Segment, TokenCounter, counter_for, fit_documents, truncate_text
-from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, summarize_steps, typed_errors
+from rankbudget import Block, FitStrategy, Segment, TokenCounter, counter_for, truncate_text
+from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, fit_one_block, summarize_steps, typed_errors
 from rankbudget.errors import BudgetConfigError, SummaryError
 
 from ._codec import CODEC, copy_message
@@ -26,11 +26,14 @@ _MAY_LACK = ("counter", "read")
 """Without these a restored block still says its text."""
 
 
-class _Found(list[Any]):
+class Found(list[Any]):
     """Content with the question that it was found for: one block may serve several conversations at once."""
 
     asked = ""
-    scores: Mapping[str, float | None] = {}  # of a retriever's texts
+    known: Mapping[str, Segment] = {}  # what texts are rated by, by the texts
+    strategy: str | FitStrategy | None = None  # which of them stay; None for what answers the question
+    notes: tuple[str, ...] = ()  # for the report
+    show: Callable[[Segment, str], str] = staticmethod(lambda _, text: text)  # what is left of one
 
 
 class BudgetMemoryBlock(BaseMemoryBlock[Any]):
@@ -123,23 +126,22 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         room = sum(self.tokens.count_many([f"{text}\n" for text in texts])) - tokens_to_truncate
         if room <= 0:
             return None
-        given = [Segment(id=f"{i}", text=t, score=score_of(content, t)) for i, t in enumerate(texts)]
-        kept = fit_documents(
-            given, max_tokens=room, query=getattr(content, "asked", ""), counter=self.tokens
-        ).segments
-        return [TextBlock(text=s.text) for s in kept] or None
+        found = content if isinstance(content, Found) else Found(content)
+        given = [found.known.get(text) or Segment(id=f"{i}", text=text) for i, text in enumerate(texts)]
+        block = Block(name="knowledge", segments=given, strategy=found.strategy or "evidence")
+
+        def cost(segment: Segment, text: str) -> int:
+            return self.tokens.count(f"{found.show(segment, text)}\n")
+
+        kept, _ = fit_one_block(block, found.asked, room, self.tokens, cost=cost)
+        return [TextBlock(text=found.show(p.segment, p.rendition.text)) for p in kept.pieces] or None
 
 
-def found_texts(texts: Iterable[Any], asked: str) -> _Found:
+def found_texts(texts: Iterable[Any], asked: str) -> Found:
     """Returns texts as content blocks that know the question they were found for."""
-    found = _Found(TextBlock(text=text) if isinstance(text, str) else text for text in texts)
+    found = Found(TextBlock(text=text) if isinstance(text, str) else text for text in texts)
     found.asked = asked
     return found
-
-
-def score_of(content: Any, text: str) -> float | None:
-    """Returns what a retriever gave a text of a block's content; other texts are left to the question."""
-    return content.scores.get(text) if isinstance(content, _Found) else None
 
 
 def question_of(messages: list[ChatMessage] | None) -> str:
@@ -194,7 +196,10 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
             best = scores.get(text)
             scores[text] = best if score is None or (best is not None and best > score) else score
         found = found_texts(filter(None, scores), asked)
-        found.scores = scores
+        found.known = {
+            block.text: Segment(id=f"{self.name}-{i}", text=block.text, score=scores[block.text])
+            for i, block in enumerate(found)
+        }
         return found
 
 

@@ -82,17 +82,12 @@ class StoredChatStore(BaseChatStore):
         thread = self.thread(key)
         if idx is None:
             thread.append([message])
-            return
-        messages = thread.messages()
-        messages.insert(idx, message)
-        thread.replace(messages)
+        else:
+            thread.insert(idx, [message])
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Removes a conversation, its archived part too, and returns what it was, None for none."""
-        thread = self.thread(key)
-        messages = thread.messages()
-        thread.clear()
-        return messages or None
+        return self.thread(key).remove() or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Takes one message out of a conversation and returns it; None where there is none."""
@@ -127,16 +122,14 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """Returns the messages of a key, archived ones first, from `offset` on and at most `limit`."""
-        found: list[ChatMessage] = []
-        for name in _names(key, status):
-            found += await asyncio.to_thread(self.chats.get_messages, name)
+        thread = self._thread(key, status)
+        found = await asyncio.to_thread(thread.messages, archived=status is None)
         start = offset or 0
         return found[start : None if limit is None else start + limit]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         """Returns how many messages a key has; reads none."""
-        threads = [self.chats.thread(name) for name in _names(key, status)]
-        return sum([await asyncio.to_thread(len, thread) for thread in threads])
+        return await asyncio.to_thread(self._thread(key, status).size, archived=status is None)
 
     async def add_message(
         self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
@@ -148,13 +141,13 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Adds messages at the end, all of them or none."""
-        await asyncio.to_thread(self.chats.thread(_names(key, status)[0]).append, messages)
+        await asyncio.to_thread(self._thread(key, status).append, messages)
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Makes a conversation consist of these messages."""
-        await asyncio.to_thread(self.chats.set_messages, _names(key, status)[0], messages)
+        await asyncio.to_thread(self._thread(key, status).replace, messages)
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Takes one message out of a conversation and returns it; None where there is none."""
@@ -162,20 +155,15 @@ class StoredAsyncChatStore(AsyncDBChatStore):
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Removes a conversation."""
-        thread = self.chats.thread(_names(key, status)[-1])
-        await asyncio.to_thread(thread.clear, archived=status is None)
+        await asyncio.to_thread(self._thread(key, status).clear, archived=status is None)
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Takes the `n` oldest messages out of a conversation and returns them."""
-        messages = await self.get_messages(key)
-        await self.set_messages(key, messages[n:])
-        return messages[:n]
+        return await asyncio.to_thread(self.chats.thread(key).take_oldest, n)
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archives the `n` oldest messages and returns them."""
-        oldest = (await self.get_messages(key))[:n]
-        await self.add_messages(key, oldest, MessageStatus.ARCHIVED)  # twice rather than not at all
-        return await self.delete_oldest_messages(key, n)
+        return await asyncio.to_thread(self.chats.thread(key).take_oldest, n, archive=True)
 
     async def get_keys(self) -> list[str]:
         """Returns the keys of all conversations of the scope."""
@@ -186,9 +174,6 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         """Returns the name under which LlamaIndex writes it."""
         return cls.__name__
 
-
-def _names(key: str, status: MessageStatus | None) -> list[str]:
-    """Returns the names of the threads that hold a key's messages."""
-    if status is None:
-        return [key + ARCHIVED, key]
-    return [key + ARCHIVED if status == MessageStatus.ARCHIVED else key]
+    def _thread(self, key: str, status: MessageStatus | None) -> StoredThread:
+        """Returns the thread of a key's messages, with None that of all, whose archive is asked for, too."""
+        return self.chats.thread(key + ARCHIVED if status == MessageStatus.ARCHIVED else key)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
-from rankbudget import Scope
+from rankbudget import Scope, Segment
 from rankbudget.errors import BudgetConfigError, shown
-from rankbudget.memory import Memory
 
 from .blocks import BudgetMemoryBlock, found_texts, question_of
 
@@ -47,11 +47,12 @@ class StoredMemoryBlock(BudgetMemoryBlock):
     _lost: tuple[str, ...] = PrivateAttr(default=("store", "scope"))  # without them there is nothing to read
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
-        asked = question_of(messages)
-        found = await self.store.asearch(
-            asked, scope=self._reader(block_kwargs.get("session_id")), limit=self.k
-        )
-        return found_texts([_shown(memory) for memory in found], asked)
+        asked, reader = question_of(messages), self._reader(block_kwargs.get("session_id"))
+        block = await self.store.acompeting(asked, scope=reader, limit=self.k)
+        known = {_shown(segment, segment.text): replace(segment, scope=None) for segment in block.segments}
+        found = found_texts(known, asked)
+        found.known, found.strategy, found.notes, found.show = known, block.strategy, block.notes, _shown
+        return found
 
     def _reader(self, session_id: Any) -> Scope:
         found = self.scope(session_id) if callable(self.scope) else self.scope
@@ -61,11 +62,14 @@ class StoredMemoryBlock(BudgetMemoryBlock):
         return found
 
 
-def _shown(memory: Memory) -> str:
-    source = memory.segment().provenance
-    known = [f"source {source.source_id}"] if source else []
-    if memory.confidence is not None:
-        known.append(f"confidence {memory.confidence:.2f}")
-    if memory.created_at is not None:
-        known.append(f"written {memory.created_at:%Y-%m-%d}")
-    return f"{memory.text} ({', '.join(known)})"
+def _shown(segment: Segment, text: str) -> str:
+    """Returns what is left of a memory's text as the prompt has it; its date is no word of it."""
+    source = segment.provenance
+    if not text or source is None:
+        return text
+    known = [f"source {source.source_id}"]
+    if source.confidence is not None:
+        known.append(f"confidence {source.confidence:.2f}")
+    if segment.created_at is not None:
+        known.append(f"written {segment.created_at:%Y-%m-%d}")
+    return f"{text} ({', '.join(known)})"

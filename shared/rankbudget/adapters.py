@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .messages.texts import content_text, replace_text, spread_text
     from .optimizer.few_shot import example_text
     from .prompt.beside import is_text, sent_beside
+    from .prompt.fit_documents import fit_one_block
     from .prompt.limits import Limits, ModelFacts, holds, limits_of, window_notes, within_window
     from .prompt.pool import SessionPool
     from .prompt.pydantic_errors import typed_errors
@@ -96,6 +97,7 @@ _HOMES = {
     "messages.texts": ("content_text", "replace_text", "spread_text"),
     "optimizer.few_shot": ("example_text",),
     "prompt.beside": ("is_text", "sent_beside"),
+    "prompt.fit_documents": ("fit_one_block",),
     "prompt.limits": ("Limits", "ModelFacts", "holds", "limits_of", "window_notes", "within_window"),
     "prompt.pool": ("SessionPool",),
     "prompt.pydantic_errors": ("typed_errors",),
@@ -117,13 +119,13 @@ __all__ = [
     "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer",
     "Timeline", "adrive", "as_block", "assumed_window_of", "awaiting", "block_text", "blocking",
     "call_reference", "called_in", "check_options", "content_text", "context_window_of", "default_embedder",
-    "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished", "following",
-    "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of", "media_of", "plain_budget",
-    "plan_steps", "read_counter", "read_session", "refuse_empty", "refuse_empty_question", "render_block",
-    "replace_text", "report_figures", "results_in", "segment_signals", "send_report", "sent_beside",
-    "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors",
-    "window_asked_of", "window_notes", "with_clear_ids", "within_window", "without_answered", "wrapper_of",
-    "write_counter", "write_session",
+    "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished", "fit_one_block", "following",
+    "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of", "media_of",
+    "plain_budget", "plan_steps", "read_counter", "read_session", "refuse_empty", "refuse_empty_question",
+    "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
+    "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text",
+    "typed_errors", "window_asked_of", "window_notes", "with_clear_ids", "within_window", "without_answered",
+    "wrapper_of", "write_counter", "write_session",
 ]  # fmt: skip
 
 

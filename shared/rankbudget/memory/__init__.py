@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .foreign_vectors import VectorIndex
 from .forms import HostForm
-from .histories import HistoryStore, StoredThread
+from .histories import HistoryStore
+from .history_thread import StoredThread
 from .memory import BlockType, Memory, MemoryBlock, digest_of, levels_of, route_memory_to_block
 from .protocol import MemoryBackend, Receipt
 from .reading import ThreadMessages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -93,6 +94,24 @@ def fit_memories(
         text="".join([wrap(piece.segment, piece.rendition.text) for piece in kept.pieces]).rstrip("\n"),
         report=report.noting(*stale_ones(list(chain.from_iterable(shells)), now)),
     )
+
+
+def as_one(
+    query: str,
+    shells: Sequence[Near],
+    weights: MemoryWeights | None,
+    now: datetime,
+    most: int,
+    notes: Sequence[str] = (),
+) -> Block:
+    """Returns the best memories, at most so many, as a block that keeps what `fit_memories` keeps of them."""
+    blocks, left = list[Block](), most
+    for shell in shells:
+        best = set(map(id, ranked(query, shell, weights, now)[:left]))
+        blocks += _blocks(query, Near([m for m in shell if id(m) in best], shell.named), weights, now)
+        left -= len(best)
+    stale = stale_ones(list(chain.from_iterable(shells)), now)
+    return replace(in_turn(iter(blocks), sys.maxsize), notes=(*notes, *stale))
 
 
 def _by_name(segment: Segment) -> Segment:

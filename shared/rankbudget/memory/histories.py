@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
-from ..conversation.stored import AGAIN
-from ..conversation.timeline import Timeline
-from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list, named_options, shown
-from ..prompt.fit_messages import fit_messages
-from ..report.report import BudgetReport, FitResult
+from ..errors import BudgetConfigError, named_options, shown
+from ..report.report import BudgetReport
 from ..segment import Scope
 from .database import WAIT, Database
 from .forgetting import forget
-from .forms import DICTS, NUMBERED, Counts, HostForm
-from .history_tables import ARCHIVED, create_histories, create_keys, create_reports, messages, threads
+from .forms import DICTS, Counts, HostForm
+from .history_tables import create_histories, create_keys, create_reports
+from .history_thread import StoredThread
 from .memory import check_scope, check_storable
 from .protocol import Receipt
-from .reading import ThreadMessages, existing
+from .reading import existing
 from .records import TurnFigures, record, recorded
-from .thread_rows import (
-    AT_ONCE,
-    add,
-    all_rows,
-    end_at,
-    found,
-    is_same,
-    locked,
-    named,
-    note_sent,
-    rows_between,
-    rows_named,
-    save,
-    sent_by,
-    splice,
-    unstored,
-)
 
 
 class HistoryStore:
@@ -152,215 +129,6 @@ class HistoryStore:
     def close(self) -> None:
         """Closes its connections; the next use opens new ones."""
         self.database.close()
-
-
-class StoredThread:
-    """One conversation in a `HistoryStore`; objects of the same name and scope are the same conversation."""
-
-    def __init__(self, store: HistoryStore, name: str, scope: Scope, form: HostForm) -> None:
-        self.store, self.name, self.scope, self.form = store, name, scope, form
-
-    # ---- read ------------------------------------------------------------------------------------
-    def __len__(self) -> int:
-        with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-        return 0 if head is None else head.size
-
-    def conversation(self, tokens: int = 0) -> ThreadMessages:
-        """Returns the messages as they are now, each read when it is asked for; fits take it as a list.
-
-        Args:
-            tokens: the newest messages of about so many are read at once.
-        """
-        of = self.store.database, self.scope, self.name, self.form, self.store.counts
-        return ThreadMessages(*of, tokens=tokens)
-
-    def messages(self) -> list[Any]:
-        """Returns all messages, oldest first, as the host that wrote them gave them."""
-        return list(self.conversation(sys.maxsize))
-
-    def ids(self) -> list[str]:
-        """Returns the id of each message, made up for those that have none; for `after=` and `sources`."""
-        with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-            rows = [] if head is None else list(all_rows(connection, head))
-        return [row.name or f"{NUMBERED}{row.seq}" for row in rows]
-
-    def stored(self, ids: Iterable[str]) -> set[str]:
-        """Returns which of these `ids` a message has, as `ids` returns them."""
-        with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-            return set() if head is None else set(rows_named(connection, head, list(ids)))
-
-    def changed(self, given: Iterable[Any]) -> list[Any]:
-        """Returns the messages of `given` whose id is stored with other content; reads only their rows."""
-        named = {name: message for message in given if (name := self.form.codec.message_id(message))}
-        with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-            known = {} if head is None else rows_named(connection, head, list(named))
-        return [
-            message
-            for name, message in named.items()
-            if name in known and not is_same(known[name], self.form.row(message), self.form)
-        ]
-
-    def newest(self, max_tokens: int, counter: Any = "o200k_base") -> Iterator[Any]:
-        """Yields messages from the newest on while they fit.
-
-        Older exchanges come whole or not at all, as do, in the newest one, calls with their results.
-
-        Args:
-            max_tokens: most tokens of all that is yielded.
-            counter: a model or encoding name, or anything `counter_for` takes.
-        """
-        problems: list[str] = []
-        left = check_count("max_tokens", max_tokens, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
-        return self._newest(left, counter_for(counter))
-
-    def _newest(self, left: int, counter: TokenCounter) -> Iterator[Any]:
-        stored = self.conversation()
-        for more in reversed(range(AGAIN)):
-            shown = False
-            try:
-                for message in self._fitting(stored, left, counter):
-                    shown = True
-                    yield message
-            except StoreConflictError:
-                if shown or not more:
-                    raise
-                stored = stored.again()
-            else:
-                return
-
-    def _fitting(self, stored: ThreadMessages, left: int, counter: TokenCounter) -> Iterator[Any]:
-        codec = self.form.reader or self.form.codec
-        measure = stored.measured(self.form.measure(counter), counter)
-        timeline = Timeline(stored, codec, measure)
-        for turn in timeline.turns():
-            whole = [turn.units] if turn is not timeline.newest else [[unit] for unit in turn.units]
-            for units in reversed(whole):
-                left -= timeline.cost(units)
-                if left < 0:
-                    return
-                for unit in reversed(units):
-                    yield from reversed(timeline.read(unit))
-
-    def fit(self, max_tokens: int, counter: Any = "o200k_base", **options: Any) -> FitResult:
-        """Returns the newest part that fits, with a report; takes the other options of `fit_messages`."""
-        codec = self.form.reader or self.form.codec
-        return fit_messages(
-            self.conversation(), max_tokens=max_tokens, counter=counter, **{"codec": codec, **options}
-        )
-
-    # ---- written ---------------------------------------------------------------------------------
-    def append(self, given: Iterable[Any], *, key: str | None = None, after: str | None = None) -> int:
-        """Adds messages at the end, all of them or none, and returns how many were new.
-
-        A message whose id is in the conversation is not added again; its new content replaces the old. One
-        that was taken out comes in again: only a `key` tells that the same call is sent again.
-
-        Args:
-            given: messages, oldest first; an iterator may yield millions.
-            key: names this call, until `clear`: sent again it does nothing, whatever became of its messages
-                since. Only messages that it has more than before are added.
-            after: id of a stored message; what is behind it is `replaced` by what is given.
-
-        Raises:
-            StoreConflictError: the message `after` is not in the conversation, or no longer.
-        """
-        parts = self._in_parts(given)
-        first, new, read = next(parts, None), 0, 0
-        if first is None and after is None:
-            return 0
-        with self.store.database.write() as connection:
-            head = locked(connection, self.scope, self.name)
-            sent = sent_by(connection, head, key)
-            if after is not None and sent is None:
-                end_at(connection, head, str(after))
-            while first is not None:
-                fresh = first[max(0, (sent or 0) - read) :]
-                rows = list(unstored(connection, head, fresh, self.form))
-                add(connection, head, rows)
-                new += len(rows)
-                read += len(first)
-                first = next(parts, None)
-            if key is not None:
-                note_sent(connection, head, key, max(read, sent or 0))
-            save(connection, head)
-        return new
-
-    def replace(self, given: Iterable[Any]) -> None:
-        """Makes the conversation consist of these messages; those that stay keep their rows.
-
-        What is replaced has no place in the conversation any more, but stays stored (`replaced`) until
-        `clear`.
-        """
-        rows = [row for part in self._in_parts(given) for row in part]
-        with self.store.database.write() as connection:
-            head = locked(connection, self.scope, self.name)
-            stored = list(all_rows(connection, head))
-            start, most = 0, min(len(stored), len(rows))
-            while start < most and is_same(stored[start], rows[start], self.form):
-                start += 1
-            end = 0
-            while end < most - start and is_same(stored[-1 - end], rows[-1 - end], self.form):
-                end += 1
-            if start == len(stored) == len(rows):
-                return
-            new = rows[start : len(rows) - end]
-            taken = {row.name for row in (*stored[:start], *stored[len(stored) - end :])}
-            for row in new:  # of two messages with one id the first keeps it
-                row["name"] = None if row["name"] in taken else row["name"]
-                taken.add(row["name"])
-            splice(connection, head, start, len(stored) - end, new)
-
-    def delete(self, place: int) -> Any:
-        """Takes one message out of the conversation and returns it; None where there is none."""
-        with self.store.database.write() as connection:
-            head = locked(connection, self.scope, self.name)
-            places = range(head.size)
-            if not -head.size <= place < head.size:
-                return None
-            at = places[place]
-            row = rows_between(connection, head, at, at + 1)[0]
-            splice(connection, head, at, at + 1, [])
-        return self.form.message(row)
-
-    def replaced(self) -> list[Any]:
-        """Returns the messages that others have replaced, in the order in which they were written."""
-        table = messages()
-        with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-            if head is None:
-                return []
-            wanted = (table.c.thread == head.seq) & table.c.place.is_(None)
-            rows = list(connection.execute(table.select().where(wanted).order_by(table.c.seq)))
-        return [self.form.message(row) for row in rows]
-
-    def clear(self, *, archived: bool = True) -> None:
-        """Removes the conversation with its summary.
-
-        Args:
-            archived: whether its archived messages go, too.
-        """
-        with self.store.database.write() as connection:
-            for name in (self.name, self.name + ARCHIVED)[: 1 + archived]:
-                head = found(connection, self.scope, name, lock=True)
-                if head is not None:
-                    connection.execute(messages().delete().where(messages().c.thread == head.seq))
-                    connection.execute(threads().delete().where(named(self.scope, name)))
-
-    def _in_parts(self, given: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
-        """Yields rows of messages, some at a time, with what is counted at once."""
-        check_list("given", given, "messages")
-        source = iter(given)
-        while part := list(islice(source, AT_ONCE)):
-            rows = list(map(self.form.row, part))
-            for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
-                row["counts"] = json.dumps(tokens)
-            yield rows
 
 
 def _check(scope: object) -> None:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from enum import Enum
 from hashlib import blake2b
 from typing import Any, Literal
@@ -23,6 +23,8 @@ Level = Literal["user", "project", "global"]
 """Whose memory it is: one user's, also within a project, a project's, or everybody's."""
 
 
+_FIXED = ("id", "scope", "version")
+"""Fields that a change leaves as they are."""
 DATES = ("created_at", "valid_from", "valid_to", "expires_at", "review_at")
 
 
@@ -263,6 +265,28 @@ def check_validity(memory: Memory) -> None:
     if begins is not None and ends is not None and utc(ends) < utc(begins):
         msg = f"valid_from must not be after valid_to (got {begins} and {ends}). Exchange them."
         raise BudgetConfigError(msg)
+
+
+def check_same(memory: Memory, changed: object) -> None:
+    """Raises BudgetConfigError where a change returned something else, which no retry would make right."""
+    same = isinstance(changed, Memory) and all(getattr(changed, f) == getattr(memory, f) for f in _FIXED)
+    if not same:
+        fixed = ", ".join(_FIXED)
+        msg = f"change must return a text, or the memory with the same {fixed} (got {shown(changed)})"
+        raise BudgetConfigError(msg)
+
+
+def after(now: datetime, ttl: timedelta | float) -> datetime:
+    """Returns the moment so long after now; the last one that there is for a time without end."""
+    problems: list[str] = []
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    found = check_number("ttl", seconds, problems, allowed="a timedelta or seconds above 0", above=True)
+    if problems:
+        raise BudgetConfigError.of(problems)
+    try:
+        return now + timedelta(seconds=found)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=timezone.utc)
 
 
 def digest_of(text: str) -> str:

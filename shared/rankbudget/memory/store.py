@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import wraps
@@ -24,10 +24,19 @@ from ..relevance.embedding import Embedder, EmbedFunction
 from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
 from ..segment import Block, Scope
-from .choosing import fit_memories, ranked, routed
+from .choosing import as_one, fit_memories, ranked, routed
 from .database import WAIT, Database
 from .foreign_vectors import ForeignVectors, VectorIndex
-from .memory import Memory, check_reading, check_scope, check_storable, check_validity, utc
+from .memory import (
+    Memory,
+    after,
+    check_reading,
+    check_same,
+    check_scope,
+    check_storable,
+    check_validity,
+    utc,
+)
 from .protocol import MemoryBackend, Near, Receipt
 from .shells import fills, shells_of
 from .sql import SqlBackend
@@ -42,8 +51,6 @@ _MOST = 1_000_000
 """Most memories that a search looks at."""
 _WIDEST = 3_200
 """Candidates of a level at most."""
-_FIXED = ("id", "scope", "version")
-"""Fields that a change leaves as they are."""
 _OWN = frozenset({"id", "version", "replaced_by", "score", "expires_at"})
 """Fields that the store sets."""
 
@@ -156,7 +163,7 @@ class MemoryStore:
         check_validity(memory)
         if ttl is not None:
             begins = utc(memory.valid_from) if memory.valid_from else now
-            memory = replace(memory, expires_at=_after(max(begins, now), ttl))
+            memory = replace(memory, expires_at=after(max(begins, now), ttl))
         given = [*fields, *(["expires_at"] if ttl is not None else [])]
         return self.backend.put(memory, given=given, supersedes=supersedes, now=now)
 
@@ -195,7 +202,7 @@ class MemoryStore:
                 raise StoreError(msg)
             changed = change(memory)
             changed = replace(memory, text=changed) if isinstance(changed, str) else changed
-            _check_same(memory, changed)
+            check_same(memory, changed)
             try:
                 return self.replace(changed)
             except StoreConflictError:
@@ -270,9 +277,23 @@ class MemoryStore:
         """
         problems: list[str] = []
         most = check_count("max_tokens", max_tokens, problems)
-        shells, low = self._candidates(query, scope, problems, most)
+        shells, low = self._candidates(query, scope, problems, fills(most))
         result = fit_memories(query, shells, scope, most, counter, self.weights, self._now(), named=named)
         return replace(result, report=result.report.noting(*low))
+
+    @named_options
+    def competing(self, query: str, *, scope: Scope, limit: int = OVER_RETRIEVE) -> Block:
+        """Returns what competes for a question as one block, which keeps what `fit` does in the same room.
+
+        Args:
+            query: what is asked.
+            scope: who reads; the assembler must have the same one.
+            limit: how many at most, 1 or more.
+        """
+        problems: list[str] = []
+        check_count("limit", limit, problems, low=1)
+        shells, low = self._candidates(query, scope, problems, lambda found: len(found) >= limit)
+        return as_one(query, shells, self.weights, self._now(), limit, low)
 
     @named_options
     def blocks(self, query: str, *, scope: Scope) -> list[Block]:
@@ -284,7 +305,7 @@ class MemoryStore:
             query: what is asked.
             scope: who reads; the assembler must have the same one.
         """
-        shells, low = self._candidates(query, scope, [])
+        shells, low = self._candidates(query, scope, [], fills(0))
         return routed(query, shells[0], self.weights, self._now(), low)
 
     @named_options
@@ -336,21 +357,19 @@ class MemoryStore:
     aupdate = _in_thread(update)
     asearch = _in_thread(search)
     afit = _in_thread(fit)
+    acompeting = _in_thread(competing)
     ablocks = _in_thread(blocks)
     adelete = _in_thread(delete)
     aforget = _in_thread(forget)
 
     def _candidates(
-        self, query: str, scope: Scope, problems: list[str], room: int = 0
+        self, query: str, scope: Scope, problems: list[str], enough: Callable[[Sequence[Memory]], bool]
     ) -> tuple[list[Near], list[str]]:
-        """Returns what competes for a place, and a warning about what is too little known to do so.
-
-        These are more than the usual number where they would not fill a `room` of so many tokens.
-        """
+        """Returns what competes for a place, and a warning about what is too little known to do so."""
         check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, fills(room))
+        shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, enough)
         least = self.least_confidence
         known = [
             Near([m for m in found if m.confidence is None or m.confidence >= least], found.named)
@@ -372,28 +391,6 @@ def _check(scope: object, name: object = "") -> None:
     check_storable("name", name, problems)
     if problems:
         raise BudgetConfigError.of(problems)
-
-
-def _check_same(memory: Memory, changed: object) -> None:
-    """Raises BudgetConfigError where a change returned something else, which no retry would make right."""
-    same = isinstance(changed, Memory) and all(getattr(changed, f) == getattr(memory, f) for f in _FIXED)
-    if not same:
-        fixed = ", ".join(_FIXED)
-        msg = f"change must return a text, or the memory with the same {fixed} (got {shown(changed)})"
-        raise BudgetConfigError(msg)
-
-
-def _after(now: datetime, ttl: timedelta | float) -> datetime:
-    """Returns the moment so long after now; the last one that there is for a time without end."""
-    problems: list[str] = []
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    found = check_number("ttl", seconds, problems, allowed="a timedelta or seconds above 0", above=True)
-    if problems:
-        raise BudgetConfigError.of(problems)
-    try:
-        return now + timedelta(seconds=found)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=timezone.utc)
 
 
 def _utc_now() -> datetime:

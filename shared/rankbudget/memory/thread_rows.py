@@ -191,6 +191,30 @@ def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequ
     save(connection, head)
 
 
+def with_own_names(rows: Sequence[dict[str, Any]], taken: set[str | None]) -> Sequence[dict[str, Any]]:
+    """Returns new rows, without a name where it is taken: of two messages with one id the first keeps it."""
+    for row in rows:
+        row["name"] = None if row["name"] in taken else row["name"]
+        taken.add(row["name"])
+    return rows
+
+
+def move(connection: Connection, rows: Sequence[Any], head: Head) -> None:
+    """Puts rows that have no place any more at the end of another conversation."""
+    from sqlalchemy import bindparam
+
+    table, moved = messages(), [{"row": row.seq, "name": row.name, "digest": row.digest} for row in rows]
+    taken = rows_named(connection, head, [row.name for row in rows if row.name])
+    for row in with_own_names(moved, {*taken}):
+        head.total = added(head.total, place_value(head.size, row.pop("digest")))
+        row.update(to=head.size, sum=head.total, named=row.pop("name"))
+        head.size += 1
+    values: dict[str, Any] = {"place": bindparam("to"), "total": bindparam("sum"), "name": bindparam("named")}
+    update = table.update().where(table.c.seq == bindparam("row")).values(thread=head.seq, **values)
+    connection.execute(update, moved)
+    save(connection, head)
+
+
 def end_at(connection: Connection, head: Head, name: str) -> None:
     """Makes the message of this id the last one; those behind it stay without a place."""
     row = rows_named(connection, head, [name]).get(name)
