@@ -55,7 +55,8 @@ def budget_model(
         max_tokens: most tokens of a request, from 1; a smaller budget or window of the LLM wins.
         counter: counts instead of the LLM's tokenizer; anything `counter_for` takes.
         on_report: is called with the report of every fit; a template or a structured request may be fitted
-            in two steps, a `BudgetPromptHelper`'s being one more. It must not be async; what it raises is logged.
+            in two steps, a `BudgetPromptHelper`'s being one more. It must not be async; what it raises is
+            logged.
 
     Raises:
         BudgetConfigError: an option is wrong. A request that cannot fit raises a BudgetExceededError that is

@@ -220,7 +220,7 @@ class BudgetPromptHelper(PromptHelper):
 
 
 class _Fitted(str):
-    """A chunk made for its prompt: shown again in a template without the question, as synthesizers do, it stays."""
+    """A chunk made for its prompt: shown again in a template without the question it stays."""
 
     __slots__ = ()
 

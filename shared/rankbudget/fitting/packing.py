@@ -74,7 +74,7 @@ class Packing:
         return found
 
     def reasons(self) -> dict[str, tuple[str, str]]:
-        """Returns how much is kept of shortened segments, and why others are dropped, which all may have room."""
+        """Returns how much is kept of shortened segments, and why others are dropped."""
         stopped, j = self._stopped_at
         own = f"{'Its group' if j == WHOLE else 'Its best sentence or a start of it'} has no room."
         behind = (
@@ -190,7 +190,7 @@ class Packing:
                 yield sentence[: ends[number - 1]]
 
     def _inside_word(self, sentence: str, start: int, ends: Sequence[int], most: int) -> Iterator[str]:
-        """Yields starts of a sentence of at most `most` tokens, the longest first, that end in a long word."""
+        """Yields starts of a sentence with at most `most` tokens, longest first, that end in a long word."""
         if not start or (ends and self.counter.count(sentence[start : ends[0]]) >= _LONG_WORD):
             for tokens in range(most, max(SHORTEST_CUT - 1, most - MOST_TRIES), -1):
                 cut = self.counter.truncate(sentence, tokens)

@@ -91,7 +91,7 @@ def note_deleted(connection: Connection, index: str, ids: Sequence[str]) -> None
 
 
 def left_in(connection: Connection, index: str, subject: Scope | None) -> list[str]:
-    """Returns the ids of deleted memories that an index may still have; all those of a `subject` in any case."""
+    """Returns the ids of deleted memories that an index may still have; of a `subject` all."""
     from sqlalchemy import select
 
     own = outside().c

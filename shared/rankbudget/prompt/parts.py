@@ -54,12 +54,12 @@ def of_this_turn(other: Part, last: Part, asked: int) -> Part:
 
 
 def left_for(brought: Part, asked: int) -> Part:
-    """Returns the blocks that another call `brought`; none where they went with a conversation's earlier turn."""
+    """Returns the blocks another call `brought`; none where they went with an earlier turn."""
     return brought if brought.beside in (None, asked) else Part()
 
 
 def beside_turn(now: Part, brought: Part, asked: int) -> Part:
-    """Returns the blocks that are brought `now`, marked where a conversation's turn was planned beside them."""
+    """Returns the blocks brought `now`, marked where a turn was planned beside them."""
     return replace(now, beside=asked) if now is brought and now.asked is not None else now
 
 
