@@ -278,3 +278,14 @@ def test_a_turn_with_the_same_documents_tokenizes_what_is_new() -> None:
         history = [*history, {"role": "assistant", "content": f"In {i}."}, {"role": "user", "content": "?"}]
     assert work[0] <= 1.3 * (sum(map(len, documents)) + characters(thread(40)))
     assert 0 < max(work[1:]) <= 5 * max(map(len, documents))
+
+
+def test_documents_that_the_room_cannot_hold_are_counted_when_the_report_is_read() -> None:
+    """Of documents much larger than the room only a part is tokenized, and the rest when the report is read."""
+    texts = [f"Page {i}. " + " ".join(f"word{i}x{n}" for n in range(120)) for i in range(40)]
+    counter = RecordingCounter(counter_for("o200k_base"))
+    plan = Assembler(1_300, counter=counter).assemble({"knowledge": texts}, query="What is word3x5?")
+    planned, everything = counter.characters, sum(map(len, texts))
+    assert planned < everything // 2
+    assert len([d for d in plan.report.decisions if d.block == "knowledge" and d.before > 0]) == len(texts)
+    assert counter.characters - planned > everything // 2

@@ -17,7 +17,7 @@ longer part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -100,11 +100,8 @@ def plain_cost(counter: TokenCounter) -> Cost:
     return lambda segment, text: counter.count(text + "\n")
 
 
-def asked_once(price: Cost, now: Iterable[Segment] = ()) -> Cost:
-    """Returns the same prices, asked for once for each whole segment; a whole group costs its members.
-
-    Those of `now` are asked for at once: what a host shows may have changed when a report is read.
-    """
+def asked_once(price: Cost) -> Cost:
+    """Returns the same prices, asked for once for each whole segment; a whole group costs its members."""
     known: dict[str, int] = {}
 
     def cost(segment: Segment, text: str) -> int:
@@ -117,8 +114,6 @@ def asked_once(price: Cost, now: Iterable[Segment] = ()) -> Cost:
             tokens = known[segment.id] = price(segment, text)
         return tokens
 
-    for segment in now:
-        cost(segment, segment.text)
     return cost
 
 

@@ -149,6 +149,8 @@ def fit_block(request: PromptRequest, inputs: Inputs, prices: Prices, block: Blo
     if block.pinned:
         segments = tuple([replace(s, pinned=True) for s in segments])
     with named_failure(f"fitting the block {block.name!r}"):  # scorers, costs and strategies from outside
+        if request.cost or request.shown:
+            wish.all_of(block)  # a host's texts may have changed when somebody reads the report
         fit = fitting.fit_block(
             segments,
             strategy=fitting.strategy_for(block.name, block.strategy, scorer=request.scorer),

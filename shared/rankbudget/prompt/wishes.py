@@ -48,7 +48,7 @@ def wishes_of(
         if not block.segments:
             wishes[name] = Wish()
         elif request.cost is not None:  # the strategy prices the segments; here they would be counted twice
-            wishes[name] = Wish(UNBOUNDED, cost=asked_once(request.cost, block.segments))
+            wishes[name] = Wish(UNBOUNDED, cost=asked_once(request.cost))
         else:
             base, each = request.frames.get(name, 0), dict[str, int]()
             if request.render is None:
@@ -130,10 +130,7 @@ def _as_rendered(
 ) -> Cost:
     """Returns what a text of a segment costs in the prompt, media and what a host adds to `each` included."""
     show, count, beside = _shown_by(request, block.name, tags), request.counter.count, request.beside
-    return asked_once(
-        lambda s, text: count(show(s, text)) + each.get(s.id, 0) + beside.get(s.id, 0),
-        block.segments if request.shown else (),
-    )
+    return asked_once(lambda s, text: count(show(s, text)) + each.get(s.id, 0) + beside.get(s.id, 0))
 
 
 def _shown_by(request: PromptRequest, name: str, tags: tuple[str, ...]) -> Callable[[Segment, str], str]:
