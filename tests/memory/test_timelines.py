@@ -346,6 +346,7 @@ def test_tables_of_the_version_before_get_timelines(
                 f"CREATE UNIQUE INDEX rankbudget_memories_{index} ON rankbudget_memories "
                 f"(owner, project, {columns}) WHERE replaced = 0 {where}"
             )
+        connection.exec_driver_sql("DROP TABLE rankbudget_memory_outside")
         connection.exec_driver_sql("UPDATE rankbudget_schema SET version = 2 WHERE part = 'memories'")
     store = open_store(database.engine)
     store.put("Oslo.", scope=ANN, key="k", valid_from=moment(2), valid_to=moment(4))

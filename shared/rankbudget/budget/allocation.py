@@ -271,10 +271,15 @@ def _fill_up(
 
 
 def _flow_down(room: int, ranked: Sequence[Demand], own: Sequence[int], grants: list[int]) -> None:
-    """Passes what a block cannot use to the next hungry ones below it."""
+    """Passes what a block cannot use to those of its share, then to the next hungry ones below it."""
     shared = any(demand.ratio or demand.shareless for demand in ranked)
     carry = 0 if shared else room - sum(own)  # what sizes alone leave starts at the top
     spare = [tokens - granted for tokens, granted in zip(own, grants, strict=True)]
+    alike = [i for i, demand in enumerate(ranked) if _draws(demand) and not demand.stable]
+    left = _level(ranked, grants, alike, sum([spare[i] for i in alike]))
+    for i in alike:  # the first ones keep theirs: more is below them
+        spare[i] = min(spare[i], left)
+        left -= spare[i]
     for more, takers in zip(spare, _takers(ranked, [demand.stable for demand in ranked]), strict=True):
         carry = _level(ranked, grants, takers, carry + more)
 
@@ -296,11 +301,15 @@ def _takers(ranked: Sequence[Demand], aside: Sequence[bool]) -> list[list[int]]:
     takers: list[list[int]] = []
     following: list[int] = []
     for i in range(len(ranked) - 1, -1, -1):
-        drawing = ranked[i].shareless or (ranked[i].name == _POOL and ranked[i].size is None)
         if not aside[i]:
-            following = [i, *following] if drawing and not ranked[i].stable else []
+            following = [i, *following] if _draws(ranked[i]) and not ranked[i].stable else []
         takers.append([] if aside[i] else following or [i])
     return takers[::-1]
+
+
+def _draws(demand: Demand) -> bool:
+    """Returns whether a block draws from the share of the memories."""
+    return demand.shareless or (demand.name == _POOL and demand.size is None)
 
 
 def _level(ranked: Sequence[Demand], grants: list[int], takers: Sequence[int], left: int) -> int:
