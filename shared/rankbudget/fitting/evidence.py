@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from heapq import heappop, heappush
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError
 from ..relevance.asking import queries_of, rated_for
 from ..relevance.corpus import scored_texts
-from ..relevance.evidence import Sentences, rate_documents, rate_sentences, word_shares
+from ..relevance.evidence import Sentences, rate_documents, rate_sentences, rate_sentences_of, word_shares
 from ..relevance.fusion import default_scorer, normalised
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
@@ -27,7 +27,7 @@ from .protocol import Cost, Fit, Group, plain_cost, whole
 Order = Literal["original", "edges", "score"]
 """original: as given. edges: the best at both ends, where models read best. score: best first."""
 SENTENCE_SLOPE = 0.3
-"""What a sentence of a turn or a scored segment loses per spread it falls behind the best of its segment."""
+"""What a sentence of a turn loses per spread it falls behind the best of its segment."""
 
 NAMED = 3.0
 """What all words of the question in a text count beside scores of the host, in spreads of these scores.
@@ -245,8 +245,13 @@ class _Rater:
     @cached_property
     def documents(self) -> list[float]:
         """How likely each segment holds evidence."""
-        near = self._with_own(normalised(self.given)) if self.given else rated_for(self.query, self._rate)
-        return [rating + shift for rating, shift in zip(near, self._shifts(near), strict=True)]
+        shifts = self._shifts(self.near)
+        return [rating + shift for rating, shift in zip(self.near, shifts, strict=True)]
+
+    @cached_property
+    def near(self) -> list[float]:
+        """How near each segment is to the question, by its own score or by its text."""
+        return self._with_own(normalised(self.given)) if self.given else rated_for(self.query, self._rate)
 
     def _rate(self, query: str) -> list[float]:
         if self.turns:
@@ -254,7 +259,13 @@ class _Rater:
         return rate_documents(query, self.segments, self.scorer)
 
     def _rate_sentences(self, query: str) -> list[float]:
-        return list(chain.from_iterable(rate_sentences(query, self.segments, self.scorer)))
+        if self.turns:
+            return normalised(self.scorer.score(query, self.split.all))
+        if self.given:
+            rows = rate_sentences_of(query, self.segments, self.scorer, self.near)
+        else:
+            rows = rate_sentences(query, self.segments, self.scorer)
+        return list(chain.from_iterable(rows))
 
     def _with_own(self, given: list[float]) -> list[float]:
         """Returns the host's scores with the question's words as a second signal; those of memories alone."""
@@ -275,11 +286,8 @@ class _Rater:
         if all(len(pieces) == 1 for pieces in texts):
             return [[rating] for rating in self.documents]
         held = self.split.indexes(self.segments)  # while all that follows asks for them
-        own = not self.given and not self.turns
-        rate = self._rate_sentences if own else lambda q: normalised(self.scorer.score(q, self.split.all))
-        flat = iter(rated_for(self.query, rate))
-        rows = [list(islice(flat, len(pieces))) for pieces in texts]
-        if not own:
+        rows = self.split.rows(rated_for(self.query, self._rate_sentences))
+        if self.turns:
             rated = zip(self.documents, rows, map(max, rows), strict=True)
             rows = [[d + SENTENCE_SLOPE * (near - best) for near in row] for d, row, best in rated]
         elif self.ranking is not None:

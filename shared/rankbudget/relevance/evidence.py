@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 import regex
@@ -89,16 +89,38 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     split = Sentences.of(segments)
     held = split.indexes(segments)
     documents, leads_on = _rated_documents(query, segments, scorer, split)
+    flat = _rated_sentences(query, scorer, split, held[0], leads_on)
+    flat = [rating + DOCUMENT * documents[owner] for rating, owner in zip(flat, split.owners, strict=True)]
+    return split.rows(_with_first(flat, _direct_matches(query, segments, split)))
+
+
+def rate_sentences_of(
+    query: str, segments: Sequence[Segment], scorer: Scorer, rated: Sequence[float]
+) -> list[list[float]]:
+    """Returns the same where a host `rated` the documents: a sentence falls behind the best of its document.
+
+    A document with a direct match comes first, as the match does: a name does not stay without its record.
+    """
+    split = Sentences.of(segments)
+    held = split.indexes(segments)
+    flat = _rated_sentences(query, scorer, split, held[0])
     matches = _direct_matches(query, segments, split)
-    lengths = held[0].lengths
+    documents = _with_first(list(rated), {split.owners[j] for j in matches})
+    best = list(map(max, split.rows(flat)))
+    flat = [documents[i] + rating - best[i] for rating, i in zip(flat, split.owners, strict=True)]
+    return split.rows(_with_first(flat, matches))
+
+
+def _rated_sentences(
+    query: str, scorer: Scorer, split: Sentences, index: TermIndex, leads_on: Sequence[float] | None = None
+) -> list[float]:
+    """Returns how likely sentences hold evidence, whatever document they are of."""
     near = normalised(scorer.score(query, split.all))
-    flat = [NEARNESS * near[j] + LEADS_ON * leads_on[j] for j in range(len(near))]
-    for j, owner in enumerate(split.owners):
-        flat[j] += WORDS * math.log(max(FEWEST_WORDS, lengths[j])) + DOCUMENT * documents[owner]
-    ratings: list[list[float]] = [[] for _ in segments]
-    for owner, rating in zip(split.owners, _with_first(flat, matches), strict=True):
-        ratings[owner].append(rating)
-    return ratings
+    leads = leads_on or [0.0] * len(near)
+    return [
+        NEARNESS * near[j] + LEADS_ON * leads[j] + WORDS * math.log(max(FEWEST_WORDS, index.lengths[j]))
+        for j in range(len(near))
+    ]
 
 
 def word_shares(query: str, texts: tuple[str, ...]) -> list[float]:
@@ -209,6 +231,11 @@ class Sentences:
     def owners(self) -> list[int]:
         """The position of the text that each sentence is of."""
         return [i for i, pieces in enumerate(self.by_text) for _ in pieces]
+
+    def rows(self, flat: Iterable[T]) -> list[list[T]]:
+        """Returns what belongs to each sentence by text."""
+        each = iter(flat)
+        return [list(islice(each, len(pieces))) for pieces in self.by_text]
 
     @cached_property
     def marks(self) -> dict[int, Marks]:
