@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import Segment, fit_documents
+from rankbudget import Scope, Segment, fit_documents
+from rankbudget.memory import MemoryStore
 from tests.drawing import draws
 
 WORDS = "crew valve lunch note pressure oil rust paint bolt hose belt filter switch lamp cable weather week mild".split()
@@ -35,6 +37,58 @@ def test_the_passage_that_answers_outweighs_better_scores_of_others(seed: int, c
     room = sum(len(segment.text) for segment in segments) // 40
     made = fit_documents(segments, max_tokens=max(60, room), query="What is the access code of the mill?")
     assert f"B{seed}." in " ".join(segment.text for segment in made.segments)
+
+
+FORMS = {
+    "What is the phone number of tenant {}?": "Tenant {}\nPhone: 030 {}\nCity: {}\nHouse: {}",
+    "Why was order {} closed?": "Order {}\nState: closed\nOwner: {} of {}\nReason: waits for {}",
+    "Which port does pump-{} listen on?": "pump-{}:\n  image: img:{}\n  zone: {}\n  port: {}",
+    "How many pizzas were ordered at workshop {}?": (
+        "The workshop {} was held on Monday. About {} people came. The room was cold. They left at {}:30. "
+        "They ordered {} pizzas."
+    ),
+}
+
+
+def notes(seed: int, count: int, form: str) -> tuple[str, list[str]]:
+    """The number that is asked for, and short notes of all forms; the first has that number in this form."""
+    draw = random.Random(seed)
+    numbers = draw.sample(range(1000, 9999), count)
+    forms = [form, *draw.choices(list(FORMS.values()), k=count - 1)]
+    made = [one.format(n, *draw.sample(range(10, 999), 3)) for n, one in zip(numbers, forms, strict=True)]
+    return str(numbers[0]), made
+
+
+@draws()
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(8, 30),
+    form=st.sampled_from(list(FORMS.items())),
+    limit=st.integers(60, 400),
+    stored=st.booleans(),
+)
+def test_a_short_note_that_is_named_stays_with_what_is_asked(
+    seed: int, count: int, form: tuple[str, str], limit: int, stored: bool
+) -> None:
+    """With one of the best scores, or in a store, the note stays whole, not its name alone."""
+    question, written = form
+    named, texts = notes(seed, count, written)
+    draw, place = random.Random(seed), seed % count
+    if stored:
+        with closing(MemoryStore(":memory:")) as store:
+            for text in [*texts[1 : place + 1], texts[0], *texts[place + 1 :]]:
+                store.put(text, scope=Scope(user="ann"))
+            kept = store.fit(question.format(named), scope=Scope(user="ann"), max_tokens=limit).text
+    else:
+        scores = sorted([draw.uniform(0.7, 0.8) for _ in texts], reverse=True)
+        own = scores.pop(draw.randrange(4))
+        given_segments = [Segment(id="0", text=texts[0], score=own)] + [
+            Segment(id=str(n), text=text, score=score)
+            for n, (text, score) in enumerate(zip(texts[1:], scores, strict=True), 1)
+        ]
+        made = fit_documents(given_segments, max_tokens=limit, query=question.format(named))
+        kept = "\n".join(segment.text for segment in made.segments)
+    assert texts[0] in kept
 
 
 @pytest.mark.parametrize("query", ["", "   "])

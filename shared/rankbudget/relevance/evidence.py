@@ -36,6 +36,8 @@ FEWEST_WORDS = 6
 """A shorter sentence counts as of this length: a list of single words says less than a sentence does."""
 ENOUGH = 0.66
 """Share of a title's words that names it: "Peter Thiel" names "Peter Andreas Thiel"."""
+SHORT = 256
+"""Characters of a text that says one thing: a note, a row, an entry."""
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
 MOST_ASKED, SEVERAL, ONE_IN = 0.9, 5, 100
@@ -99,7 +101,8 @@ def rate_sentences_of(
 ) -> list[list[float]]:
     """Returns the same where a host `rated` the documents: a sentence falls behind the best of its document.
 
-    A document with a direct match comes first, as the match does: a name does not stay without its record.
+    A document with a direct match comes first, as the match does, and the sentences of a short one are rated
+    alike: a name does not stay without its record.
     """
     split = Sentences.of(segments)
     held = split.indexes(segments)
@@ -107,7 +110,10 @@ def rate_sentences_of(
     matches = _direct_matches(query, segments, split)
     documents = _with_first(list(rated), {split.owners[j] for j in matches})
     best = list(map(max, split.rows(flat)))
-    flat = [documents[i] + rating - best[i] for rating, i in zip(flat, split.owners, strict=True)]
+    flat = [
+        documents[i] + (rating - best[i] if len(segments[i].text) > SHORT else 0.0)
+        for rating, i in zip(flat, split.owners, strict=True)
+    ]
     return split.rows(_with_first(flat, matches))
 
 
