@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -147,8 +148,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
 
     @property
     def report(self) -> BudgetReport:
-        """The report of the last load with a retriever; otherwise of what a load returns now."""
-        return self._loaded or self.fit().report
+        """The report of the last load; before one, of what a load returns."""
+        return self._loaded or self._look().report
 
     @property
     def buffer(self) -> list[BaseMessage] | str:
@@ -158,12 +159,18 @@ class BudgetMemory(LimitSettings, BaseMemory):
     @property
     def buffer_as_messages(self) -> list[BaseMessage]:
         """The conversation that fits, as messages, whatever a load returns."""
-        return list(map(CODEC.copy, self.fit().messages))
+        return list(map(CODEC.copy, self._look().history))
 
     @property
     def buffer_as_str(self) -> str:
         """The conversation that fits, as one text, whatever a load returns."""
-        return self._writer()(self.fit().messages)
+        return self._writer()(self._look().history)
+
+    def _look(self) -> Plan:
+        """Returns what a load returns, without a search or a new summary; the next load does not know of it."""
+        session = copy.deepcopy(self._session)
+        session.summarizer = None
+        return drive(self._steps({}, retrieve=False, session=session))
 
     # ---- save: whole -------------------------------------------------------------------------------------
     @override
@@ -189,13 +196,14 @@ class BudgetMemory(LimitSettings, BaseMemory):
     # ---- one load ----------------------------------------------------------------------------------------
     def _load_steps(self, inputs: Mapping[str, Any]) -> Steps[dict[str, Any]]:
         plan = yield from self._steps(inputs)
-        if self.retriever is not None:
-            self._loaded = plan.report
+        self._loaded = plan.report
         return self._variables(plan.history, plan.kept)
 
-    def _steps(self, inputs: Mapping[str, Any], *, retrieve: bool = True) -> Steps[Plan]:
+    def _steps(
+        self, inputs: Mapping[str, Any], *, retrieve: bool = True, session: BudgetSession | None = None
+    ) -> Steps[Plan]:
         """Plans conversation and documents together; without a search the documents' share stays free."""
-        question, sources = self._question(inputs), {"history"}
+        question, sources, session = self._question(inputs), {"history"}, session or self._session
         fields: dict[str, Any] = {"ceiling": self._limits.ceiling, "scorer": self.scorer, "covers": "history"}
         names = names_in(self.prompt)
         hidden = self.retriever is not None and bool(names) and self.documents_key not in names
@@ -214,10 +222,10 @@ class BudgetMemory(LimitSettings, BaseMemory):
             whole = "blocks" in fields or sources == {"history"}
             fields |= {"render": render, "system": system, "covers": "prompt" if whole else "history"}
         stored = yield Call(lambda: self.chat_memory.messages, (), self.chat_memory.aget_messages)
-        request = self._session.request(
+        request = session.request(
             list(stored), question=question or None, sources=frozenset(sources), **fields
         )
-        plan = yield from planned(request, self._session, read=True)
+        plan = yield from planned(request, session, read=True)
         return replace(plan, report=plan.report.noting(not_shown(self.documents_key))) if hidden else plan
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import warnings
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
@@ -19,6 +21,7 @@ from langchain_core.runnables import RunnableWithMessageHistory
 
 from langchain_budget import BudgetMemory, BudgetMessageHistory
 from rankbudget import counter_for
+from tests.drawing import draws
 
 EXACT = counter_for("o200k_base")
 
@@ -141,3 +144,36 @@ def test_a_summarizer_that_raises_once_stores_nothing_twice() -> None:
         t for i in range(3) for t in (f"Question {i}", "fine")
     ]
     assert around.forget("ann")  # type: ignore[attr-defined]  # documented
+
+
+@draws()
+@given(
+    turns=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=2, max_size=10),
+    looks=st.lists(st.sampled_from(["report", "buffer", "buffer_as_str", "buffer_as_messages"]), max_size=3),
+    limit=st.integers(220, 500),
+    whole=st.booleans(),
+)
+def test_a_look_changes_no_load(
+    turns: list[tuple[int, int]], looks: list[str], limit: int, whole: bool
+) -> None:
+    """What a conversation is shown as, between its loads, changes nothing of them; the report is that of the last one."""
+    prompt = ChatPromptTemplate(
+        [("system", "Be brief."), MessagesPlaceholder("history"), ("human", "{input}")]
+    )
+    made = [
+        BudgetMemory(
+            max_tokens=limit, counter="o200k_base", return_messages=True, prompt=prompt if whole else None
+        )
+        for _ in range(2)
+    ]
+    for number, (question, answer) in enumerate(turns):
+        inputs = {"input": f"{number}? " + "why so late? " * question}
+        loads = [memory.load_memory_variables(inputs)["history"] for memory in made]
+        assert loads[0] == loads[1]
+        assert made[0].report == made[1].report
+        kept = made[1].report.block("history")
+        assert kept.kept + kept.shortened >= len(loads[1])
+        for look in looks:
+            getattr(made[1], look)
+        for memory in made:
+            memory.save_context(inputs, {"output": "It is late. " * answer})
