@@ -215,14 +215,18 @@ def move(connection: Connection, rows: Sequence[Any], head: Head) -> None:
     save(connection, head)
 
 
-def end_at(connection: Connection, head: Head, name: str) -> None:
-    """Makes the message of this id the last one; those behind it stay without a place."""
-    row = rows_named(connection, head, [name]).get(name)
-    if row is None:
+def end_at(connection: Connection, head: Head, name: str | None, asked: Sequence[str]) -> None:
+    """Makes the message of this id the last one, without an id the last of those `asked` that is there.
+
+    Those behind it stay without a place.
+    """
+    found = rows_named(connection, head, asked if name is None else [name])
+    if name is not None and not found:
         msg = f"the conversation has no message {shown(name)}, or no longer, to go on after. Read it again."
         raise StoreConflictError(msg)
-    if row.place + 1 < head.size:
-        splice(connection, head, row.place + 1, head.size, [])
+    end = 1 + max([row.place for row in found.values()], default=head.size - 1)
+    if end < head.size:
+        splice(connection, head, end, head.size, [])
 
 
 def sent_by(connection: Connection, head: Head, key: str | None) -> int | None:
