@@ -16,6 +16,7 @@ from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
 from .forms import DICTS, NUMBERED, HostForm
 from .history_tables import NO_SUM, PINNED_ROWS, keys, messages, threads
+from .memory import is_storable
 from .plain import added, digest_of_text, place_value, read, written
 from .tables import owned_by
 
@@ -325,7 +326,7 @@ def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict
     given = [name.removeprefix(NUMBERED) for name in names if name.startswith(NUMBERED)]
     numbers = [int(number) for number in given if number.isdecimal() and len(number) <= _DIGITS]
     for wanted, index, key in (
-        (list[Any](names), "name", "name IN :wanted"),
+        (list[Any](filter(is_storable, names)), "name", "name IN :wanted"),
         (numbers, "", "seq IN :wanted AND name IS NULL"),
     ):
         table, mine = _by_index(connection, index), f"thread = :thread AND {key} AND place IS NOT NULL"
