@@ -39,12 +39,13 @@ _SUMMARIES = ("summary", "summarization")
 class ThreadState(AgentState[Any]):
     """The state of a run, with what was loaded into it, and what it said, whatever is removed later.
 
-    What is stored behind the message `after` is replaced at the end.
+    What is stored at the end behind the message `after`, else behind those `asked`, is replaced.
     """
 
     stored_ids: NotRequired[Annotated[list[str], PrivateStateAttr]]
     said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
     after: NotRequired[Annotated[str, PrivateStateAttr]]
+    asked: NotRequired[Annotated[list[str], PrivateStateAttr]]
 
 
 class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
@@ -135,12 +136,15 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     @override
     def after_agent(self, state: ThreadState, runtime: Any) -> None:
-        self._history(*self._of(runtime)).thread.append(_said(state), after=state.get("after"))
+        self._store_run(*self._of(runtime), state)
 
     @override
     async def aafter_agent(self, state: ThreadState, runtime: Any) -> None:
-        thread = self._history(*self._of(runtime)).thread
-        await asyncio.to_thread(thread.append, _said(state), after=state.get("after"))
+        await asyncio.to_thread(self._store_run, *self._of(runtime), state)
+
+    def _store_run(self, scope: Scope, name: str, state: ThreadState) -> None:
+        asked, after = state.get("asked", ()), state.get("after")
+        self._history(scope, name).thread.append(_said(state), after=after, asked=asked)
 
     def _begun(self, runtime: Any, state: ThreadState) -> tuple[BudgetMessageHistory, dict[str, Any]]:
         return of_one_state(partial(self._begin, *self._of(runtime), state))
@@ -182,8 +186,10 @@ def _with(loaded: Sequence[BaseMessage], begun: dict[str, Any]) -> dict[str, Any
     """Returns the state `begun` with the loaded messages first."""
     for number, message in enumerate(loaded):
         message.id = message.id or f"{_LOADED}{number}"
-    messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *loaded, *begun["messages"]]
-    return {**begun, "messages": messages, "stored_ids": [str(message.id) for message in loaded]}
+    asked = begun["messages"]
+    messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *loaded, *asked]
+    ids = {"stored_ids": [str(message.id) for message in loaded], "asked": [str(m.id) for m in asked]}
+    return {**begun, **ids, "messages": messages}
 
 
 def _ids(messages: Sequence[BaseMessage]) -> set[str]:

@@ -35,6 +35,29 @@ def modules_after(statement: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
+AT_ONCE = """
+import sys, threading, time
+from importlib.machinery import PathFinder
+from rankbudget.counting.models import encoding_for
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name != "tiktoken":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (other.start(), time.sleep(0.3), run(module))
+        return spec
+
+sys.meta_path.insert(0, Slow())
+found = []
+other = threading.Thread(target=lambda: found.append(encoding_for("gpt-2")))
+import tiktoken
+other.join()
+print(*found)
+"""
+
+
 def test_the_core_loads_nothing_heavy() -> None:
     """`import rankbudget` loads no framework, no vectors, no models and no configuration parser."""
     assert loaded_after("import rankbudget", HEAVY) == []
@@ -114,3 +137,9 @@ def test_each_name_of_the_seam_loads() -> None:
     """Every name that adapters may import from the core is found where its table says."""
     assert sorted(adapters.__all__) == sorted(name for names in adapters._HOMES.values() for name in names)
     assert all(getattr(adapters, name) is not None for name in adapters.__all__)
+
+
+def test_a_count_may_begin_while_another_thread_imports_the_tokenizer() -> None:
+    """Neither thread sees half of tiktoken: its parts are imported after it, in whatever order threads come."""
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], check=False, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("gpt2", "")

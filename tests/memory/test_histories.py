@@ -261,6 +261,27 @@ def test_a_thread_of_another_scope_is_not_found(histories: HistoryStore) -> None
             histories.thread(name, scope=ANN)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("odd", ["\0", "a\0b", "\ud83d", "rankbudget-message-1\0"])
+def test_an_id_that_not_every_database_takes_is_refused(histories: HistoryStore, odd: str) -> None:
+    """No message gets it, whoever writes it in whichever way, and none is found by it."""
+    thread, known = histories.thread("t", scope=ANN), said("known", id="k")
+    thread.append([known])
+    for write in (
+        thread.append,
+        thread.replace,
+        thread.edit,
+        lambda given: thread.insert(0, given),
+        lambda given: thread.append(given, after="k"),
+    ):
+        with pytest.raises(BudgetConfigError, match="the id of a message must hold no NUL"):
+            write([said("one", id="1"), said("odd", id=odd)])
+    with pytest.raises(StoreConflictError, match="has no message"):
+        thread.append([said("two")], after=odd)
+    assert (thread.stored([odd, "k"]), thread.changed([known, said("odd", id=odd)])) == ({"k"}, [])
+    assert thread.append([said("two")], asked=[odd]) == 1
+    assert texts(thread) == ["known", "two"]
+
+
 def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> None:
     """Forgetting a user names rows of both stores, and the memories of others that cite what went."""
     histories, memories = HistoryStore(shared_place), MemoryStore(shared_place)

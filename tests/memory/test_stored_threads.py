@@ -20,6 +20,7 @@ from pydantic import Field
 
 from langchain_budget import BudgetMiddleware, StoredMessageHistory, StoredThreadMiddleware
 from rankbudget import BudgetConfigError, Scope
+from rankbudget.errors import StoreConflictError
 from rankbudget.memory import HistoryStore
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
@@ -179,3 +180,81 @@ def test_a_client_that_sends_the_whole_conversation_again_adds_only_what_is_new(
         ]
         assert beginnings(model.seen[-1])[-1] == f"question {turn}"
         assert len(model.seen[-1]) < 8
+
+
+class Held(Scripted):
+    """Says that it was asked, and answers when it is let go."""
+
+    asked: Any = None
+    let_go: Any = None
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
+        self.asked.set()
+        await self.let_go.wait()
+        return self._generate(messages)
+
+
+class Run:
+    """One run of an agent on a stored conversation, begun and ended at moments of the test's choice."""
+
+    def __init__(self, store: HistoryStore, number: int, question: str, edit: str, steps: int) -> None:
+        script = [*(calls(number, n, 1) for n in range(steps)), AIMessage(f"answer {number}")]
+        self.model = Held(script=script, asked=asyncio.Event(), let_go=asyncio.Event())
+        stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=500, counter=WordCounter())
+        self.agent: Any = create_agent(self.model, [find], middleware=[stored])
+        self.question = HumanMessage(f"{question} {edit}", id=question)
+        self.turn = [f"{question} {edit}", *said_in(number, script)[1:]]
+        self.task: asyncio.Task[Any] | None = None
+
+    async def go_on(self) -> bool:
+        """Begins the run, or ends it, and returns whether its result should be stored now."""
+        if self.task is None:
+            self.task = asyncio.create_task(self.agent.ainvoke({"messages": [self.question]}, THREAD))
+            await self.model.asked.wait()
+            return False
+        self.model.let_go.set()
+        try:
+            await self.task
+        except StoreConflictError:
+            return False
+        return True
+
+
+async def check_runs_at_once(before: list[BaseMessage], runs: list[Any], order: list[int]) -> None:
+    store = HistoryStore(":memory:")
+    history = StoredMessageHistory(store, "t", scope=ANN)
+    history.add_messages(before)
+    begun = [Run(store, number, *run) for number, run in enumerate(runs)]
+    turns = [beginnings(before[n : n + 2]) for n in range(0, len(before), 2)]
+    for number in order:
+        run = begun[number]
+        questions = [turn[0].split()[0] for turn in turns]
+        if await run.go_on():
+            end = questions.index(str(run.question.id)) if run.question.id in questions else len(turns)
+            turns = [*turns[:end], run.turn]
+        elif run.task is not None and run.task.done():
+            assert run.question.id not in questions
+    assert beginnings(history.messages) == [text for turn in turns for text in turn]
+
+
+@draws(asynchronous=True)
+@given(
+    stored=st.integers(0, 4),
+    runs=st.lists(
+        st.tuples(st.sampled_from(["q0", "q1"]), st.sampled_from(["old", "new"]), st.integers(0, 1)),
+        min_size=2,
+        max_size=3,
+    ),
+    data=st.data(),
+)
+def test_a_question_that_several_runs_answer_at_once_has_one_answer(
+    stored: int, runs: list[tuple[str, str, int]], data: st.DataObject
+) -> None:
+    """Whatever begins and ends first: behind each question is the whole result of one run, the last that ended; a run whose question was replaced is a conflict."""
+    before = [
+        message
+        for n in range(2)
+        for message in (HumanMessage(f"q{n} old", id=f"q{n}"), AIMessage(f"a{n} old", id=f"a{n}"))
+    ]
+    order = data.draw(st.permutations([*range(len(runs)), *range(len(runs))]))
+    asyncio.run(check_runs_at_once(before[:stored], runs, order))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -247,14 +248,20 @@ def test_what_another_process_deleted_takes_no_place(shared_place, open_store) -
     assert [memory.text for memory in here.backend.near("tea", ANN, 5, here._now())] == ["Sail on."]
 
 
-def test_a_vector_that_is_no_number_loses_no_memory(shared_place, open_store) -> None:
-    """What the embedding cannot express is kept, and found by its words."""
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.0])
+@pytest.mark.parametrize("late", [False, True], ids=["put", "filled"])
+def test_a_vector_that_is_no_number_is_as_one_of_zeros(shared_place, open_store, number, late) -> None:
+    """Texts and questions that the embedding cannot express lose no memory, where there is room: 0/0 is no error of a database."""
     store = open_store(
-        shared_place, embed=lambda texts: [[float("nan"), 1.0] if "odd" in t else [1.0, 0.0] for t in texts]
+        shared_place, embed=lambda texts: [[number] * 2 if "odd" in t else [1.0, 0.0] for t in texts]
     )
-    store.put("An odd text.", scope=ANN)
-    store.put("A plain text.", scope=ANN)
-    assert {memory.text for memory in store.search("text", scope=ANN)} == {"An odd text.", "A plain text."}
+    writer = open_store(shared_place, embed=False) if late else store
+    writer.put("An odd thing.", scope=ANN)
+    writer.put("A plain text.", scope=ANN)
+    for question in ("text", "odd", "neither", "What odd fellow?"):
+        found = {memory.text for memory in store.search(question, scope=ANN)}
+        assert found == {"An odd thing.", "A plain text."}
+    assert len(stored(store)) == 2
 
 
 def test_numbers_are_found_that_vectors_miss(open_store) -> None:

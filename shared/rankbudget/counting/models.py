@@ -55,11 +55,12 @@ def plain_name(model: str) -> str:
 
 def encoding_for(model: str) -> str | None:
     """Returns the tiktoken encoding of an OpenAI model, None for any other name."""
-    from tiktoken.model import MODEL_TO_ENCODING
+    import tiktoken  # before its part: another thread that imports it takes the locks in this order
+    import tiktoken.model
 
     plain = plain_name(model)
     start = _longest_start(plain, _DATA["encodings"], "a-z")
-    found = _DATA["encodings"].get(start) or MODEL_TO_ENCODING.get(plain)
+    found = _DATA["encodings"].get(start) or tiktoken.model.MODEL_TO_ENCODING.get(plain)
     return None if found is None else str(found)
 
 

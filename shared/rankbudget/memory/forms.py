@@ -9,8 +9,10 @@ from typing import Any
 from .. import __version__
 from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
+from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
+from .memory import check_storable
 from .plain import digest_of_text, read, written, written_own
 
 NUMBERED = "rankbudget-message-"
@@ -52,13 +54,17 @@ class HostForm:
     reader: Codec | None = None
 
     def row(self, message: Any) -> dict[str, Any]:
-        """Returns a message as a row, without its place."""
+        """Returns a message as a row, without its place; raises BudgetConfigError for an id that is none."""
         role = self.codec.role(message)  # raises MessageError for what is no message
+        name, problems = self.codec.message_id(message) or "", list[str]()
+        check_storable("the id of a message", name, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
         neutral = self.codec.to_dict(message)
         text, own = written(neutral), self.plain(message)
         return {
             "role": role,
-            "name": self.codec.message_id(message) or None,
+            "name": name or None,
             "neutral": text,
             "form": self.name,
             "host": None if own is neutral else written_own(own),

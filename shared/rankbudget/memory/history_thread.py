@@ -155,7 +155,14 @@ class StoredThread:
         )
 
     # ---- written ---------------------------------------------------------------------------------
-    def append(self, given: Iterable[Any], *, key: str | None = None, after: str | None = None) -> int:
+    def append(
+        self,
+        given: Iterable[Any],
+        *,
+        key: str | None = None,
+        after: str | None = None,
+        asked: Iterable[str] = (),
+    ) -> int:
         """Adds messages at the end, all of them or none, and returns how many were new.
 
         A message whose id is in the conversation is not added again; its new content replaces the old. One
@@ -166,6 +173,8 @@ class StoredThread:
             key: names this call, until `clear`: sent again it does nothing, whatever became of its messages
                 since. Only messages that it has more than before are added.
             after: id of a stored message; what is behind it is `replaced` by what is given.
+            asked: ids of the question that is answered, without `after`: where others stored it meanwhile,
+                what is behind the last of its messages is `replaced`, so that it has one answer.
 
         Raises:
             StoreConflictError: the message `after` is not in the conversation, or no longer.
@@ -177,8 +186,8 @@ class StoredThread:
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
             sent = sent_by(connection, head, key)
-            if after is not None and sent is None:
-                end_at(connection, head, str(after))
+            if sent is None:
+                end_at(connection, head, None if after is None else str(after), list(asked))
             while first is not None:
                 fresh = first[max(0, (sent or 0) - read) :]
                 rows = list(unstored(connection, head, fresh, self.form))

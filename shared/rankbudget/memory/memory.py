@@ -248,8 +248,13 @@ def check_storable(name: str, value: object, problems: list[str], most: int | No
         problems.append(f"{name} must be a str (got {shown(value)})")
     elif most is not None and len(value) > most:
         problems.append(f"{name} must have at most {most} characters (got {len(value)}). Put a hash of it.")
-    elif "\0" in value or _SURROGATE.search(value):
+    elif not is_storable(value):
         problems.append(f"{name} must hold no NUL character and no lone surrogate (got {shown(value)})")
+
+
+def is_storable(text: str) -> bool:
+    """Returns whether every database can hold a text."""
+    return "\0" not in text and not _SURROGATE.search(text)
 
 
 def check_reading(query: object, scope: object, problems: list[str]) -> None:

@@ -16,6 +16,7 @@ from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
 from .forms import DICTS, NUMBERED, HostForm
 from .history_tables import NO_SUM, PINNED_ROWS, keys, messages, threads
+from .memory import is_storable
 from .plain import added, digest_of_text, place_value, read, written
 from .tables import owned_by
 
@@ -215,14 +216,18 @@ def move(connection: Connection, rows: Sequence[Any], head: Head) -> None:
     save(connection, head)
 
 
-def end_at(connection: Connection, head: Head, name: str) -> None:
-    """Makes the message of this id the last one; those behind it stay without a place."""
-    row = rows_named(connection, head, [name]).get(name)
-    if row is None:
+def end_at(connection: Connection, head: Head, name: str | None, asked: Sequence[str]) -> None:
+    """Makes the message of this id the last one, without an id the last of those `asked` that is there.
+
+    Those behind it stay without a place.
+    """
+    found = rows_named(connection, head, asked if name is None else [name])
+    if name is not None and not found:
         msg = f"the conversation has no message {shown(name)}, or no longer, to go on after. Read it again."
         raise StoreConflictError(msg)
-    if row.place + 1 < head.size:
-        splice(connection, head, row.place + 1, head.size, [])
+    end = 1 + max([row.place for row in found.values()], default=head.size - 1)
+    if end < head.size:
+        splice(connection, head, end, head.size, [])
 
 
 def sent_by(connection: Connection, head: Head, key: str | None) -> int | None:
@@ -321,7 +326,7 @@ def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict
     given = [name.removeprefix(NUMBERED) for name in names if name.startswith(NUMBERED)]
     numbers = [int(number) for number in given if number.isdecimal() and len(number) <= _DIGITS]
     for wanted, index, key in (
-        (list[Any](names), "name", "name IN :wanted"),
+        (list[Any](filter(is_storable, names)), "name", "name IN :wanted"),
         (numbers, "", "seq IN :wanted AND name IS NULL"),
     ):
         table, mine = _by_index(connection, index), f"thread = :thread AND {key} AND place IS NOT NULL"

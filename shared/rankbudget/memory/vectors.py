@@ -129,9 +129,8 @@ class SqlVectors:
         return vector
 
     def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
-        """Writes the vector of a row; one that is no number is left out, as it says nothing."""
-        if math.isfinite(float(vector.sum())):
-            write_vectors(connection, [self._row(seq, text, vector)], typed=self.typed)
+        """Writes the vector of a row."""
+        write_vectors(connection, [self._row(seq, text, vector)], typed=self.typed)
 
     def written(self) -> None:
         """Does nothing: a search sees what was written."""
@@ -234,7 +233,7 @@ class SqlVectors:
         if not self._is_kept(self._announce, found) or not self._is_kept(self._write, self._embedded(found)):
             return 0
         with self.lock:
-            for seq in waiting:  # a row whose vector is no number is tried again when it changes
+            for seq in waiting:
                 self.missing.pop(seq, None)
         return len(waiting)
 
@@ -272,13 +271,9 @@ class SqlVectors:
             return connection.execute(select(*own).where(rows.seq.in_(seqs))).all()
 
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
-        """Returns what to write for rows, without those whose vector is no number."""
+        """Returns what to write for rows."""
         vectors = self.embedder.vectors([row.text for row in rows])
-        return [
-            self._row(row.seq, row.text, vector)
-            for row, vector in zip(rows, vectors, strict=True)
-            if math.isfinite(float(vector.sum()))
-        ]
+        return [self._row(row.seq, row.text, vector) for row, vector in zip(rows, vectors, strict=True)]
 
     def _row(self, seq: int, text: str, vector: Vector) -> dict[str, Any]:
         value = written(vector, typed=self.typed)

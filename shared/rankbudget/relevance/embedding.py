@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -54,7 +53,10 @@ class Embedder:
         return partial(Embedder, name=self.name), (self._given,)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Returns one unit vector per text, as the rows of an array; a text is embedded once."""
+        """Returns one unit vector per text, as the rows of an array; a text is embedded once.
+
+        A vector that is no number says nothing about its text: it becomes zeros.
+        """
         import numpy as np
 
         found = self._many.find(tuple(texts))
@@ -65,10 +67,12 @@ class Embedder:
         new = self._embedded(missing) if missing else np.zeros((0, 0), dtype=np.float32)
         rows.update(zip(missing, new, strict=True))
         found = new if len(missing) == len(texts) else np.stack([rows[text] for text in texts])
-        if np.isfinite(found).all():  # an embedder that failed once is asked again
-            self._many.keep(tuple(texts), found)
-            for text in missing:
-                self._one.keep(text, rows[text])
+        known = np.isfinite(found).all(axis=1, keepdims=True)
+        if not known.all():  # an embedder that failed once is asked again
+            return np.where(known, found, np.float32(0.0))
+        self._many.keep(tuple(texts), found)
+        for text in missing:
+            self._one.keep(text, rows[text])
         return found
 
     def _embedded(self, texts: list[str]) -> Vectors:
@@ -88,7 +92,8 @@ class Embedder:
             )
             raise BudgetConfigError(msg)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+        with np.errstate(invalid="ignore"):  # of what is infinite
+            return np.asarray(found / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
 class EmbeddingScorer:
@@ -118,9 +123,9 @@ class EmbeddingScorer:
         """Returns one score for each segment."""
         if not segments or not query.strip():
             return [0.0] * len(segments)
-        found = (self.embedder.vectors(scored_texts(segments)) @ self.embedder.vectors((query,))[0]).tolist()
-        # A vector that is no number says nothing about its text.
-        return [score if math.isfinite(score) else 0.0 for score in found]
+        asked = self.embedder.vectors((query,))[0]
+        found: list[float] = (self.embedder.vectors(scored_texts(segments)) @ asked).tolist()
+        return found
 
 
 def missing_reason() -> str | None:
