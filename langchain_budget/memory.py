@@ -167,7 +167,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         return self._writer()(self._look().history)
 
     def _look(self) -> Plan:
-        """Returns what a load returns, without a search or a new summary; the next load does not know of it."""
+        """Returns what a load returns, without a search or a new summary; no later load knows of it."""
         session = copy.deepcopy(self._session)
         session.summarizer = None
         return drive(self._steps({}, retrieve=False, session=session))
