@@ -53,10 +53,15 @@ class Embedder:
         return partial(Embedder, name=self.name), (self._given,)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Returns one unit vector per text, as the rows of an array; a text is embedded once.
+        """Returns one unit vector per text, as the rows of an array; one that is no number becomes zeros."""
+        import numpy as np
 
-        A vector that is no number says nothing about its text: it becomes zeros.
-        """
+        found = self.raw(texts)
+        known = np.isfinite(found).all(axis=1, keepdims=True)
+        return found if known.all() else np.where(known, found, np.float32(0.0))
+
+    def raw(self, texts: Sequence[str]) -> Vectors:
+        """Returns the same with those that are no numbers; a text is embedded once."""
         import numpy as np
 
         found = self._many.find(tuple(texts))
@@ -67,12 +72,10 @@ class Embedder:
         new = self._embedded(missing) if missing else np.zeros((0, 0), dtype=np.float32)
         rows.update(zip(missing, new, strict=True))
         found = new if len(missing) == len(texts) else np.stack([rows[text] for text in texts])
-        known = np.isfinite(found).all(axis=1, keepdims=True)
-        if not known.all():  # an embedder that failed once is asked again
-            return np.where(known, found, np.float32(0.0))
-        self._many.keep(tuple(texts), found)
-        for text in missing:
-            self._one.keep(text, rows[text])
+        if np.isfinite(found).all():  # an embedder that failed once is asked again
+            self._many.keep(tuple(texts), found)
+            for text in missing:
+                self._one.keep(text, rows[text])
         return found
 
     def _embedded(self, texts: list[str]) -> Vectors:

@@ -118,7 +118,7 @@ class EmbeddingIndex:
                 for segment, more in zip(fresh, metadata, strict=True)
             ]
         if fresh:
-            self._append(fresh, self._embedder.vectors(scored_texts(fresh)))
+            self._append(fresh, self._embedder.raw(scored_texts(fresh)))
 
     def search(self, query: str, k: int = 10, *, scope: Scope | None = None) -> list[Segment]:
         """Returns the `k` segments nearest to the query, best first, their cosine in `score`.
