@@ -17,7 +17,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-__all__ = ["ask", "database_of", "opened"]
+from rankbudget.memory.engine import in_memory
+
+__all__ = ["address_of", "ask", "database_of", "opened"]
 
 _OPENING = threading.Lock()
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
@@ -91,9 +93,23 @@ def database_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | No
     return {**place, "db_data": [row for row in rows if row["key"] == session_id]}
 
 
+def address_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | None:
+    """Returns the same of a `StoredAsyncChatStore`, too; None for one that lives in this process."""
+    from .stored_chat import StoredAsyncChatStore
+
+    if not isinstance(store, StoredAsyncChatStore):
+        return database_of(store, session_id)
+    chats = store.chats
+    return None if in_memory(chats._store.database.engine.url) else {"chats": chats.model_dump(mode="json")}
+
+
 def opened(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns a part's arguments with the store that `database_of` wrote, unless they have another."""
+    """Returns a part's arguments with the store that `address_of` wrote, unless they have another."""
     database = values.pop("database", None)
     if database is None or "sql_store" in values:
         return values
+    if "chats" in database:
+        from .stored_chat import StoredAsyncChatStore, StoredChatStore
+
+        return {**values, "sql_store": StoredAsyncChatStore(chats=StoredChatStore(**database["chats"]))}
     return {**values, "sql_store": SQLAlchemyChatStore(**database)}

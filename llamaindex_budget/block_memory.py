@@ -19,7 +19,7 @@ from rankbudget.errors import named_failure, shown
 
 from ._codec import check_messages, copy_message, pending
 from ._contexts import live_data, live_memory
-from ._database import ask, database_of, opened
+from ._database import address_of, ask, database_of, opened
 from ._handed import beyond, left_out, prints_of, spoken
 from ._memory import SessionMemory
 from ._options import named
@@ -248,7 +248,7 @@ class BudgetMemory(SessionMemory, Memory):
         left_out = {"memory_blocks", "memory_blocks_template", "tokenizer_fn", "sql_store"}
         data: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)
         data["memory_blocks"] = [written_block(b) for b in self.memory_blocks]
-        database = database_of(self.sql_store, self.session_id)
+        database = address_of(self.sql_store, self.session_id)
         if database is not None:
             data["database"] = database
         else:

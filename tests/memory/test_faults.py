@@ -189,6 +189,13 @@ def test_a_place_that_is_none(place: Any) -> None:
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("place", ["mysql://u:secret@h/d", "oracle://u:secret@h/d"])
+def test_a_database_that_is_no_store(place: Any) -> None:
+    """An unsupported database is named as one, whether its driver is installed or not."""
+    with pytest.raises(BudgetConfigError, match="must be a SQLite or PostgreSQL database"):
+        MemoryStore(place)
+
+
 @pytest.mark.parametrize("wait", [0, -1, float("nan"), "soon", None])
 def test_a_wait_that_is_none(wait: Any) -> None:
     """A time to wait must be above 0."""

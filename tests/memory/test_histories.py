@@ -288,6 +288,8 @@ def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> Non
     thread = histories.thread("t", scope=ANN)
     thread.append([said("secret plan", id="m1"), said("another")])
     histories.thread("t", scope=BOB).append([said("mine", id="m2")])
+    histories.thread("a", scope=ANN).append([said("old"), said("new")])
+    histories.thread("a", scope=ANN).take_oldest(1, archive=True)
     histories.record(thread.fit(max_tokens=100).report, scope=ANN, thread_id="t")
     memories.put("Ann has a plan.", scope=Scope(project="p"), key="cited", sources=("m1",))
     memories.put("Ann said more.", scope=Scope(project="p"), key="by number", sources=(thread.ids()[1],))
@@ -296,7 +298,7 @@ def test_one_receipt_covers_memories_and_conversations(shared_place: Any) -> Non
     receipt = (memories if isinstance(shared_place, str) else histories).forget(ANN)
     histories.close()
     memories.backend.database.close()  # type: ignore[attr-defined]
-    assert receipt.removed == {"memories": 1, "messages": 2, "threads": 1, "summaries": 0, "reports": 1}
+    assert receipt.removed == {"memories": 1, "messages": 4, "threads": 2, "summaries": 0, "reports": 1}
     if isinstance(shared_place, Path):
         files = shared_place.parent.glob(f"{shared_place.name}*")
         assert not any(b"secret plan" in file.read_bytes() for file in files)

@@ -20,6 +20,9 @@ _PRAGMAS = ("synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "ca
 _MOST_MILLISECONDS = 2**31 - 1
 
 
+_KNOWN = {"sqlite", "postgresql"}
+
+
 def open_engine(place: Any, wait: float) -> Engine:
     """Returns the engine of a path, a URL or an engine; it connects at its first use."""
     try:
@@ -40,6 +43,9 @@ def open_engine(place: Any, wait: float) -> Engine:
         raise BudgetConfigError(msg) from error
     except ImportError as error:
         shown = _without_password(place)
+        if url.get_backend_name() not in _KNOWN:
+            msg = f"place must be a SQLite or PostgreSQL database (got {shown})"
+            raise BudgetConfigError(msg) from error
         msg = f'the driver of {shown} is not installed ({error}): pip install "rankbudget[postgres]"'
         raise CounterUnavailableError(msg) from error
 
@@ -110,7 +116,7 @@ def prepare_sqlite(driver: Any, wait: float) -> None:
 
 
 def _known(engine: Engine) -> Engine:
-    if engine.dialect.name not in {"sqlite", "postgresql"}:
+    if engine.dialect.name not in _KNOWN:
         msg = f"place must be a SQLite or PostgreSQL database (got {engine.dialect.name})"
         raise BudgetConfigError(msg)
     return engine

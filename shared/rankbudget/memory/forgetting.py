@@ -8,7 +8,7 @@ from ..errors import StoreError
 from ..segment import Scope
 from .database import Database
 from .forms import NUMBERED
-from .history_tables import messages, reports, threads
+from .history_tables import ARCHIVED, messages, reports, threads
 from .outside import MIGRATIONS, indexes_with, note_gone
 from .protocol import Receipt
 from .tables import memories, memory_of, named_by
@@ -102,13 +102,15 @@ def remove_histories(connection: Connection, subject: Scope) -> dict[str, int]:
 
     table = threads()
     mine = named_by(subject, table)
-    connection.execute(select(table.c.seq).where(mine).order_by(table.c.seq).with_for_update()).all()
+    named = select(table.c.owner, table.c.project, table.c.name).where(mine).order_by(table.c.seq)
+    rows = connection.execute(named.with_for_update()).all()
     with_text = select(func.count()).select_from(table).where(mine & (table.c.summary != ""))
     summaries = connection.execute(with_text).scalar_one()
     inside = messages().c.thread.in_(select(table.c.seq).where(mine))
     gone = connection.execute(messages().delete().where(inside)).rowcount
-    whole = connection.execute(table.delete().where(mine)).rowcount
-    return {"messages": gone, "threads": whole, "summaries": summaries}
+    connection.execute(table.delete().where(mine))
+    whole = {(row.owner, row.project, row.name.removesuffix(ARCHIVED)) for row in rows}
+    return {"messages": gone, "threads": len(whole), "summaries": summaries}
 
 
 def citing_memories(connection: Connection, subject: Scope) -> list[str]:
