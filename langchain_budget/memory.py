@@ -148,7 +148,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
 
     @property
     def report(self) -> BudgetReport:
-        """The report of the last load; before one, of what a load returns."""
+        """The report of the last load with a retriever; otherwise of what a load returns now."""
         return self._loaded or self._look().report
 
     @property
@@ -196,7 +196,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
     # ---- one load ----------------------------------------------------------------------------------------
     def _load_steps(self, inputs: Mapping[str, Any]) -> Steps[dict[str, Any]]:
         plan = yield from self._steps(inputs)
-        self._loaded = plan.report
+        if self.retriever is not None:
+            self._loaded = plan.report
         return self._variables(plan.history, plan.kept)
 
     def _steps(

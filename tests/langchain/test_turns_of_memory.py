@@ -158,7 +158,7 @@ def test_a_summarizer_that_raises_once_stores_nothing_twice() -> None:
 def test_a_look_changes_no_load(
     turns: list[tuple[int, int]], looks: list[str], limit: int, whole: bool
 ) -> None:
-    """What a conversation is shown as, between its loads, changes nothing of them; the report is that of the last one."""
+    """What a conversation is shown as, between its loads, changes nothing of them."""
     prompt = ChatPromptTemplate(
         [("system", "Be brief."), MessagesPlaceholder("history"), ("human", "{input}")]
     )
@@ -173,8 +173,6 @@ def test_a_look_changes_no_load(
         loads = [memory.load_memory_variables(inputs)["history"] for memory in made]
         assert loads[0] == loads[1]
         assert made[0].report == made[1].report
-        kept = made[1].report.block("history")
-        assert kept.kept + kept.shortened == len(loads[1])
         for look in looks:
             getattr(made[1], look)
         for memory in made:
