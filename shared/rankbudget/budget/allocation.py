@@ -271,15 +271,14 @@ def _fill_up(
 
 
 def _flow_down(room: int, ranked: Sequence[Demand], own: Sequence[int], grants: list[int]) -> None:
-    """Passes what a block cannot use to those of its share, then to the next hungry ones below it."""
+    """Passes what a block cannot use to those above it of its share, then to the next hungry ones below."""
     shared = any(demand.ratio or demand.shareless for demand in ranked)
     carry = 0 if shared else room - sum(own)  # what sizes alone leave starts at the top
     spare = [tokens - granted for tokens, granted in zip(own, grants, strict=True)]
     alike = [i for i, demand in enumerate(ranked) if _draws(demand) and not demand.stable]
-    left = _level(ranked, grants, alike, sum([spare[i] for i in alike]))
-    for i in alike:  # the first ones keep theirs: more is below them
-        spare[i] = min(spare[i], left)
-        left -= spare[i]
+    for place in range(len(alike) - 1, -1, -1):
+        i = alike[place]
+        spare[i] = _level(ranked, grants, alike[:place], spare[i])
     for more, takers in zip(spare, _takers(ranked, [demand.stable for demand in ranked]), strict=True):
         carry = _level(ranked, grants, takers, carry + more)
 
