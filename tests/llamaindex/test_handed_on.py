@@ -134,7 +134,7 @@ class Conversation:
         changed = [] if place % 2 or not stored else [self.say()]
         await self.memories[0].aset([*stored[: len(stored) - len(changed)], *changed])
 
-    async def _travel(self, _: int, stored: Any) -> None:
+    async def _restored(self, _: int, stored: Any) -> None:
         data = json.loads(json.dumps(self.memories[0].to_dict()))
         blocks = self.memories[0].memory_blocks
         again = BudgetMemory.from_dict(data, sql_store=self.store, memory_blocks=blocks)

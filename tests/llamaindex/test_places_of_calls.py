@@ -128,7 +128,7 @@ def test_each_client_sends_the_calls_that_are_read(client: str, form: str) -> No
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_memories_keep_a_step_for_later_turns(form: str) -> None:
-    """The step stays whole, with what stands in both places, when the next question follows."""
+    """The step stays whole, with what both places hold, when the next question follows."""
     thread = [*_thread(form), say("assistant", "Found."), say("user", "And now?")]
     memory = BudgetMemory.from_defaults(token_limit=2_000, counter="gpt-4o", sql_store=ListStore())
     await memory.aput_messages(thread)

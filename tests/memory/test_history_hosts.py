@@ -176,15 +176,15 @@ def test_a_buffer_travels_as_the_place_of_its_database(tmp_path: Any) -> None:
         buffer.chat_store.close()  # type: ignore[attr-defined]  # a `StoredChatStore`
 
 
-@pytest.mark.parametrize("travel", [lambda data: data, lambda data: json.loads(json.dumps(data))])
-async def test_a_memory_travels_as_the_place_of_its_database(tmp_path: Any, travel: Any) -> None:
+@pytest.mark.parametrize("written", [lambda data: data, lambda data: json.loads(json.dumps(data))])
+async def test_a_memory_is_written_as_the_place_of_its_database(tmp_path: Any, written: Any) -> None:
     """What a memory made of plain data is told, is in the database of the one that was written."""
     chats = StoredChatStore(place=str(tmp_path / "m.db"), user="ann")
     memory = BudgetMemory.from_defaults(session_id="t", sql_store=StoredAsyncChatStore(chats=chats))
     await memory.aput(ChatMessage("said first"))
     data = memory.to_dict()
     assert "said first" not in json.dumps(data)
-    twin = BudgetMemory.from_dict(travel(data))
+    twin = BudgetMemory.from_dict(written(data))
     await twin.aput(ChatMessage("said next"))
     assert [m.content for m in chats.get_messages("t")] == ["said first", "said next"]
     assert [m.content for m in await memory.aget()] == ["said first", "said next"]

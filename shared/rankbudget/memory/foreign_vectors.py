@@ -205,7 +205,7 @@ class ForeignVectors(SqlVectors):
         return self._deleted(left, done=True)
 
     def _deleted(self, ids: Sequence[str], *, done: bool = False) -> tuple[str, ...]:
-        """Removes entries from the index; `done` where nobody adds them any more."""
+        """Removes entries from the index; `done` where none of them is added again."""
         try:
             for start in range(0, len(ids), BATCH):
                 part = ids[start : start + BATCH]

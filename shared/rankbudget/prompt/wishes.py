@@ -25,7 +25,7 @@ class Wish:
     wanted: int = 0  # tokens of all of it, frame included; `UNBOUNDED` where that is more than the room
     base: int = 0  # tokens of its frame: tags; for the first block of a message framing and notice, too
     pinned: int = 0  # tokens of what is never cut, frame included
-    cost: Cost = lambda _, text: len(text)  # of a text of a segment; where there are none, nobody asks
+    cost: Cost = lambda _, text: len(text)  # of a text of a segment; not asked where there is none
 
     def all_of(self, block: Block) -> int:
         """Returns the tokens of all of the block; what did not matter for the plan is counted now."""

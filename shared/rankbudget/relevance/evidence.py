@@ -106,7 +106,8 @@ def rate_sentences_of(
     """
     split = Sentences.of(segments)
     held = split.indexes(segments)
-    flat = _rated_sentences(query, scorer, split, held[0])
+    long = any(len(segment.text) > SHORT for segment in segments)  # else none falls behind another
+    flat = _rated_sentences(query, scorer, split, held[0]) if long else [0.0] * len(split.texts)
     matches = _direct_matches(query, segments, split)
     documents = _with_first(list(rated), {split.owners[j] for j in matches})
     best = list(map(max, split.rows(flat)))
