@@ -167,9 +167,8 @@ class BudgetMemory(LimitSettings, BaseMemory):
         return self._writer()(self._look().history)
 
     def _look(self) -> Plan:
-        """Returns what a load returns, without a search or a new summary; no later load knows of it."""
-        session = copy.deepcopy(self._session)
-        session.summarizer = None
+        """Returns what a load returns, without a search; no later load knows of it, but of a new summary."""
+        session = self._session if self._session.summarizer else copy.deepcopy(self._session)
         return drive(self._steps({}, retrieve=False, session=session))
 
     # ---- save: whole -------------------------------------------------------------------------------------

@@ -17,8 +17,6 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from rankbudget.memory.engine import in_memory
-
 __all__ = ["address_of", "ask", "database_of", "opened"]
 
 _OPENING = threading.Lock()
@@ -99,6 +97,8 @@ def address_of(store: AsyncDBChatStore, session_id: str) -> dict[str, Any] | Non
 
     if not isinstance(store, StoredAsyncChatStore):
         return database_of(store, session_id)
+    from rankbudget.memory.engine import in_memory
+
     chats = store.chats
     return None if in_memory(chats._store.database.engine.url) else {"chats": chats.model_dump(mode="json")}
 

@@ -29,9 +29,9 @@ WORDS = (
     "anchor barrel candle desert engine forest garden hammer island jacket ladder marble needle orchard"
 ).split()
 CASES = 30
-TIED = 80
+TIED = 200
 """Draws of each way, and of those whose lines share as many rare words."""
-SEEDS = ("0", "1", "77")
+SEEDS = ("0", "1", "2", "77")
 
 
 def words(drawn: random.Random, count: int) -> str:

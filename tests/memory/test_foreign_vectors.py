@@ -197,7 +197,7 @@ STEP = st.tuples(
 
 
 @pytest.mark.parametrize("kind", ["langchain", "llamaindex"])
-@draws(asynchronous=True, cases=2)
+@draws(asynchronous=True)
 @given(steps=st.lists(STEP, max_size=25))
 def test_each_process_finds_all_whatever_its_own_index_missed(
     kind: str, steps: list[tuple[str, int, int]]

@@ -147,7 +147,7 @@ def test_each_read_sees_one_state(edited: Edited, name: str, edits: int) -> None
     assert len(firsts) == 1
 
 
-@draws(cases=4)
+@draws()
 @given(st.integers(0, 600), st.integers(0, 8))
 def test_a_fit_beside_edits_is_that_of_a_list(tokens: int, edits: int) -> None:
     """What is kept is what a fit of the list of that moment keeps, whatever was read before."""
