@@ -355,13 +355,13 @@ def test_a_thread_that_ends_on_results_keeps_them_or_says_what_does_not_fit() ->
 
 
 def test_an_answered_or_ended_batch_may_go() -> None:
-    """Once the model has answered its results, or the question stands elsewhere, a batch is as old as what it belongs to."""
+    """Results that are answered, or that another question follows, may go: what they belong to stays as long as it fits."""
     batch = [user("look"), says("", "a"), result("a", words(100))]
     assert fit([*batch, says("done")], 60, message_cap=None) == [batch[0], says("done")]
-    assert fit([*batch, user("next")], 60) == [user("next")]
+    assert fit([*batch, user("next")], 60, message_cap=None) == [batch[0], user("next")]
     kept = BudgetSession(60, counter=COUNTER).fit(batch, question="next").messages
     assert list(kept[:2]) == batch[:2], "the last exchange is shortened before all is dropped"
-    assert BudgetSession(30, counter=COUNTER).fit(batch, question="next").messages == []
+    assert BudgetSession(30, counter=COUNTER).fit(batch, question="next").messages == batch[:1]
 
 
 def test_a_relevant_history_keeps_the_newest_step() -> None:

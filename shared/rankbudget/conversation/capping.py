@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,21 +29,23 @@ def cuttable(timeline: Timeline, units: Sequence[Unit], *, last: bool) -> list[l
 
 
 def cap_units(
-    timeline: Timeline, units: Sequence[Unit], room: int, *, at: Collection[int], floor: int
+    timeline: Timeline, units: Sequence[Unit], room: int, *, at: Mapping[int, int]
 ) -> Mapping[int, int] | None:
     """Returns how many tokens each long text may keep, by position; None when `units` cannot fit the room.
 
-    Only texts `at` these positions are cut, none of them below `floor` tokens.
+    Only texts `at` these positions are cut, none of them below the tokens that are given for it.
     """
     sizes = {position: timeline.thread.counter.count(timeline.text(position)) for position in at}
-    sizes = {position: size for position, size in sizes.items() if size > floor}
+    sizes = {position: size for position, size in sizes.items() if size > at[position]}
     if not sizes:
         return None
+    floor = min([at[position] for position in sizes])
     allowed = _allowed(timeline, units, room, sizes)
     attempt = 0
     while True:
-        level = floor if attempt == _ROUNDS else max(floor, fair_level(list(sizes.values()), allowed))
-        caps = {position: level for position, size in sizes.items() if size > level}
+        level = floor if attempt == _ROUNDS else max(floor, _level(sizes, at, allowed))
+        levels = {position: max(level, at[position]) for position in sizes}
+        caps = {position: level for position, level in levels.items() if sizes[position] > level}
         over = timeline.cost(units, shortened(timeline, caps)) - room
         if over <= 0:
             return caps
@@ -51,6 +53,14 @@ def cap_units(
             return None
         allowed -= over
         attempt += 1
+
+
+def _level(sizes: Mapping[int, int], at: Mapping[int, int], allowed: int) -> int:
+    """Returns the fair level of the texts that may be cut to it, beside those that may not."""
+    level = fair_level(list(sizes.values()), allowed)
+    held = [position for position in sizes if at[position] > level]
+    free = [size for position, size in sizes.items() if at[position] <= level]
+    return fair_level(free, allowed - sum([at[position] for position in held])) if held and free else level
 
 
 def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, sizes: Mapping[int, int]) -> int:

@@ -179,8 +179,7 @@ def _from_cut(
         kept = turn.units
         if cut is not None:
             kept = [u for u in kept if u.start >= cut.edge or u.start in cut.starts]
-            pending = timeline.pending_step(turn) if turn is timeline.newest else ()
-            if not all(unit in kept for unit in pending):
+            if not all(unit in kept for unit in timeline.pending_step(turn)):
                 return None  # a call after this step was repaired away: the model has not answered it yet
             if kept and turn.question is not None and kept[0] is not turn.question:
                 return None  # the conversation was edited: its answers may not stay without their question

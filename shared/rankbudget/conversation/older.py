@@ -14,7 +14,9 @@ from .selection import (
     REST_SHARE,
     STEPS,
     Selection,
+    last_turns,
     left_by_running,
+    left_unread,
     minimum_sets,
     order_of,
 )
@@ -62,6 +64,8 @@ def _shortened(timeline: Timeline, room: int, minimum: int, span: slice) -> Sele
     must = _last_exchanges(timeline, room, minimum, span)
     if must is None or not timeline.shortens:
         return must
+    if any(must.caps.get(i, LEAST_TOKENS) < LEAST_TOKENS for i in _unread_results(timeline, minimum, span)):
+        return must  # the rest would have what is left by rounding, which a larger room need not leave
     units, caps, left = list(must.units), dict(must.caps), room - must.tokens
     short: list[list[Unit]] = []
     for importance, link, least, price in _the_rest(timeline, must.units, minimum, span):
@@ -87,7 +91,7 @@ def _cut_to(timeline: Timeline, importance: int, link: Sequence[Unit], room: int
     texts = [] if importance == STEPS else results_of(timeline, link, VERY_LEAST)
     floor = VERY_LEAST if texts or importance == STEPS else LEAST_TOKENS
     texts = texts or [i for unit in link for i in unit.positions()]
-    return cap_units(timeline, link, room, at=texts, floor=floor)
+    return cap_units(timeline, link, room, at=dict.fromkeys(texts, floor))
 
 
 def _last_exchanges(timeline: Timeline, room: int, minimum: int, span: slice) -> Selection | None:
@@ -140,18 +144,26 @@ def _select_least(timeline: Timeline, room: int, minimum: int, span: slice) -> S
     """Keeps fewer and fewer exchanges, with long texts shortened; the question is cut last, if at all."""
     sets = minimum_sets(timeline, minimum, span)
     ended = timeline.ended or span.start > 0
+    unread = set(_unread_results(timeline, minimum, span))
     for units in sets:
         price = timeline.cost(units)
         if price <= room:
             return Selection(units, price)
         last = units is sets[-1]
-        floor = VERY_LEAST if last else LEAST_TOKENS
         for texts in cuttable(timeline, units, last=last and not ended):
-            caps = cap_units(timeline, units, room, at=texts, floor=floor)
+            short = texts if last else unread.intersection(texts)
+            at = dict.fromkeys(texts, LEAST_TOKENS) | dict.fromkeys(short, VERY_LEAST)
+            caps = cap_units(timeline, units, room, at=at)
             if caps is not None:
                 edits = shortened(timeline, caps)
                 return Selection(units, timeline.cost(units, edits), edits=edits, caps=caps)
     return Selection([], 0) if ended and room >= 0 else None
+
+
+def _unread_results(timeline: Timeline, minimum: int, span: slice) -> list[int]:
+    """Returns where results of the last exchanges are after which the user spoke instead of the model."""
+    steps = [unit for turn in last_turns(timeline, minimum, span) for unit in left_unread(timeline, turn)]
+    return results_of(timeline, steps, VERY_LEAST)
 
 
 def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int, int], left: int) -> None:
@@ -163,9 +175,7 @@ def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int
         spent = timeline.cost(link, shortened(timeline, least))
         left -= timeline.cost(link) - spent
         if left < 0:
-            floor = min(least.values())
-            room = left + timeline.cost(link)
-            caps.update(cap_units(timeline, link, room, at=least, floor=floor) or least)
+            caps.update(cap_units(timeline, link, left + timeline.cost(link), at=least) or least)
             return
 
 

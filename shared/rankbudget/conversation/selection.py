@@ -101,7 +101,7 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
         yield MUST, turn.core()
     waiting: list[tuple[int, int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
     passed = 0
-    for place, (importance, links) in enumerate(_by_age(newest, turns)):
+    for place, (importance, links) in enumerate(_by_age(timeline, newest, turns)):
         for number, link in enumerate(links):
             tokens = sum(map(timeline.tokens_of, link))
             weight = _uncuttable(timeline, link) if tokens > HEAVY else 0
@@ -123,13 +123,16 @@ def _each(waited: tuple[int, int, int, int, list[list[Unit]]]) -> Iterator[tuple
     return ((importance, link) for link in links)
 
 
-def _by_age(newest: Sequence[Turn], older: Iterator[Turn]) -> Iterator[tuple[int, list[list[Unit]]]]:
+def _by_age(
+    timeline: Timeline, newest: Sequence[Turn], older: Iterator[Turn]
+) -> Iterator[tuple[int, list[list[Unit]]]]:
     """Yields the other steps of the last exchanges, then older exchanges and their steps, newest first."""
     for turn in newest:
         for unit in reversed(turn.body[:-1]):
             yield STEPS, [[unit]]
     for turn in older:
-        yield OLDER, [turn.core(), *([unit] for unit in reversed(turn.body[:-1]))]
+        least = [turn.units[:1], turn.core()[1:]] if left_unread(timeline, turn) else [turn.core()]
+        yield OLDER, [*least, *([unit] for unit in reversed(turn.body[:-1]))]
 
 
 def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
@@ -160,11 +163,29 @@ def cost_within(timeline: Timeline, units: Sequence[Unit], most: int) -> int:
     return total
 
 
+def last_turns(timeline: Timeline, minimum: int, span: slice) -> list[Turn]:
+    """Returns the turns of a span whose exchanges stay first, newest first."""
+    return list(islice(timeline.turns(), span.start, max(1, span.start + minimum)))
+
+
+def left_unread(timeline: Timeline, turn: Turn) -> list[Unit]:
+    """Returns the last step of a turn if something else was asked before the model answered it."""
+    return [] if timeline.pending_step(turn) else timeline.unread_step(turn)
+
+
 def minimum_sets(timeline: Timeline, minimum: int, span: slice = ALL) -> list[list[Unit]]:
-    """Returns ever smaller sets to keep: n exchanges, n-1, .., 1, the question with its pending step."""
-    turns = list(islice(timeline.turns(), span.start, max(1, span.start + minimum)))
+    """Returns ever smaller sets to keep: n exchanges, n-1, .., 1, the question with its pending step.
+
+    Of an exchange that ends with an unread step, its question is left before all of it is dropped.
+    """
+    turns = last_turns(timeline, minimum, span)
     alone_too = not (span.start or timeline.ended)  # an old question is useless without its answer
-    sets = [[unit for turn in turns[:count] for unit in turn.core()] for count in range(len(turns), 0, -1)]
+    kept, sets = list[Unit](), list[list[Unit]]()
+    for turn in turns:
+        if turn.question and left_unread(timeline, turn):
+            sets.insert(0, [*kept, turn.question])
+        kept = [*kept, *turn.core()]
+        sets.insert(0, kept)
     for turn in turns[:1] if alone_too else ():
         alone = ([turn.question] if turn.question else []) + timeline.pending_step(turn)
         if alone and len(alone) < len(turn.core()):

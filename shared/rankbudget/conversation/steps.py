@@ -42,7 +42,7 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
     caps = {i: RESULT_TOKENS for unit in short for i in copies.get(unit.start, ())}
     more = _next_step(units, questions, set(taken))
     at = results_of(timeline, more, VERY_LEAST) if timeline.thread.message_cap is not None else ()
-    cut = cap_units(timeline, more, room, at=at, floor=VERY_LEAST)
+    cut = cap_units(timeline, more, room, at=dict.fromkeys(at, VERY_LEAST))
     if cut is not None:
         kept += more
         caps.update(cut)

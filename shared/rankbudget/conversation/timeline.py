@@ -199,12 +199,14 @@ class Timeline:
             return sum([self._asks(i) for i in range(start + 1)])
         return self._roles.count(_USER, 0, start + 1)
 
-    def pending_step(self, turn: Turn) -> list[Unit]:
-        """Returns the tool batch at the very end of the newest turn: the model has not answered it yet."""
+    def unread_step(self, turn: Turn) -> list[Unit]:
+        """Returns the tool batch at the very end of a turn: the model has not answered it."""
         last = turn.body[-1:]
-        if not last or last[0].waiting:
-            return last
-        return last if not self.ended and self._roles[last[0].stop - 1] != _ASSISTANT else []
+        return last if last and (last[0].waiting or self._roles[last[0].stop - 1] != _ASSISTANT) else []
+
+    def pending_step(self, turn: Turn) -> list[Unit]:
+        """Returns the unread step of the newest turn, which the model is to answer now."""
+        return self.unread_step(turn) if turn is self.newest and not self.ended else []
 
     @property
     def running(self) -> Turn | None:
