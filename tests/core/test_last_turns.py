@@ -141,6 +141,23 @@ def test_a_cut_is_dropped_when_the_last_turns_fit_again() -> None:
     assert kept == [1, 2, 1, 3]
 
 
+@pytest.mark.parametrize("limit", [110, 120, 130])
+def test_a_summary_of_older_turns_leaves_the_last_ones_as_they_are(limit: int) -> None:
+    """Where these and half of a summary's share fit, and whatever was shortened in a turn that has left them."""
+    words = [300, 40, 20]
+    thread = [SYSTEM]
+    for n, size in enumerate(words):
+        said = {"role": "assistant", "content": f"because {n} " + "word " * size}
+        thread += [{"role": "user", "content": f"why {n}"}, said]
+    budget = TokenBudget(context_window=4000, last_turns=2)
+    session = BudgetSession(budget, counter=COUNTER, summarizer=lambda text, most: "they said much")
+    for size in range(2, len(thread) + 1):
+        first, second = (session.fit(thread[:size], limit=limit).messages for _ in range(2))
+        assert first == second
+    summary = next(m for m in first if "they said much" in m["content"])
+    assert [m for m in first if m is not summary] == window(thread, 2)
+
+
 def test_without_older_turns_nothing_is_summarized() -> None:
     """A greeting before the first question belongs to no turn and is dropped for its own reason."""
     thread = [SYSTEM, {"role": "assistant", "content": "Hello!"}, *chat(2)[1:]]

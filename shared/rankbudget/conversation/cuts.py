@@ -112,9 +112,12 @@ def _with_cut(timeline: Timeline, known: ThreadState) -> ThreadState:
 
 
 def _caps_of(timeline: Timeline, known: ThreadState) -> dict[int, int]:
-    """Returns the caps of a session's shortened texts; the current question is whole, whatever it was."""
+    """Returns the caps of a session's shortened texts; the current question is whole, whatever it was.
+
+    Texts of turns that have left the last ones have none, else each reading would seem to shorten them.
+    """
     asked = -1 if timeline.ended or timeline.thread.shorten_question else timeline.asked
-    return {position: tokens for position, tokens in known.caps if position != asked}
+    return {i: tokens for i, tokens in known.caps if i >= timeline.first_turn and i != asked}
 
 
 def _moved(timeline: Timeline, room: int, minimum: int) -> Selection | None:

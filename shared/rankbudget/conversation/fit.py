@@ -102,8 +102,9 @@ def _with_summary(
     """Returns what stays with a summary of the rest, or without one where that has no room."""
     share, left = int(room * SUMMARY_SHARE), left_by_running(timeline, room)
     smaller = select(timeline, room - (share if left is None or left < 0 else min(share, left)))
-    if smaller is None or smaller.caps != selection.caps:
-        smaller = selection  # nothing is shortened to make room for a summary
+    whole_fits = selection.complete and 2 * (room - selection.tokens) >= share
+    if smaller is None or smaller.caps != selection.caps or whole_fits:
+        smaller = selection  # nothing is shortened for a summary, nor left out of last turns that leave half
     summary, fitted, warnings = yield from _summarized(timeline, smaller, room)
     if fitted is not None and fitted.tokens <= limit:
         return fitted
