@@ -110,9 +110,12 @@ TEXTS = st.lists(
 
 
 @draws()
-@given(TEXTS, st.integers(1, 60))
-def test_no_text_of_a_message_moves_into_another(texts: list[str], share: int) -> None:
-    """However little room several results and a text of one message have, each keeps only what was its own."""
+@given(TEXTS, st.integers(1, 60), st.sampled_from(["", "And then? ", "And then? " * 4]))
+def test_no_text_of_a_message_moves_into_another(texts: list[str], share: int, said: str) -> None:
+    """However little room results and what the user says with them have, each keeps only what was its own.
+
+    What the user says, if short, stays whole.
+    """
     calls = [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}} for n in range(len(texts) - 1)]
     results = [
         {"type": "tool_result", "tool_use_id": call["id"], "content": text}
@@ -121,7 +124,7 @@ def test_no_text_of_a_message_moves_into_another(texts: list[str], share: int) -
     messages = [
         {"role": "user", "content": "When does pump 7 stop?"},
         {"role": "assistant", "content": calls},
-        {"role": "user", "content": [*results, {"type": "text", "text": f"And then? {texts[-1]}"}]},
+        {"role": "user", "content": [*results, {"type": "text", "text": said or f"And then? {texts[-1]}"}]},
     ]
     whole = COUNTER.count_messages(messages)
     limit = whole - sum(map(COUNTER.count, texts)) * share // 60
@@ -131,6 +134,7 @@ def test_no_text_of_a_message_moves_into_another(texts: list[str], share: int) -
         check_refusal(messages, error, limit=limit, counter=COUNTER)
         return
     check_laws(messages, found.messages, limit=limit, counter=COUNTER)
+    assert found.messages[-1]["content"][-1]["text"].startswith(said or "And then?")
 
 
 @draws()

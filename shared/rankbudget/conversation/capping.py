@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..messages.texts import said_beside_results
 from .timeline import Timeline
 from .units import Unit
 
@@ -86,27 +87,35 @@ def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
         asked = _asked_about(timeline, position, text)
         cut = partial(remembered_cut, counter=counter, question=asked)
         sizes = counter.count_many(texts)
-        levels = _levels(texts, sizes, tokens, asked or "")
+        said = said_beside_results(timeline.codec.to_dict(timeline.messages[position]).get("content"))
+        levels = _levels(texts, sizes, tokens, asked or "", said)
         # Each block is cut by itself, so that a caption stays beside its image and a result answers its call.
         parts = [t if n <= most else cut(t, most) for t, n, most in zip(texts, sizes, levels, strict=True)]
         made[position] = timeline.codec.with_text(timeline.messages[position], parts)
     return made
 
 
-def _levels(texts: Sequence[str], sizes: list[int], tokens: int, asked: str) -> list[int]:
+def _levels(
+    texts: Sequence[str], sizes: Sequence[int], tokens: int, asked: str, said: Sequence[int]
+) -> list[int]:
     """Returns how many of so many tokens each text of a message may have.
 
-    As many each, if that says something; else those that matter most have what they need.
+    What the user has `said` beside results has what it needs, up to half. Of the others each has as many, if
+    that says something; else those that matter most have what they need.
     """
-    level = tokens if len(texts) == 1 else fair_level(sizes, tokens)
-    if len(texts) == 1 or level >= VERY_LEAST:
-        return [level] * len(texts)
+    levels, left = [0] * len(texts), tokens
+    for i in said:
+        levels[i] = min(sizes[i], max(left // 2, VERY_LEAST), left)
+        left -= levels[i]
+    others = [i for i in range(len(texts)) if i not in said]
+    level = left if len(others) == 1 else fair_level([sizes[i] for i in others], left)
+    if len(others) == 1 or level >= VERY_LEAST:
+        return [levels[i] if i in said else level for i in range(len(texts))]
     from ..compression.importance import by_importance, words_of
 
-    levels, left = [0] * len(texts), tokens
-    for i in by_importance(texts, words_of(asked), ends_first=2):
-        levels[i] = min(sizes[i], left)
-        left -= levels[i]
+    for i in by_importance([texts[i] for i in others], words_of(asked), ends_first=2):
+        levels[others[i]] = min(sizes[others[i]], left)
+        left -= levels[others[i]]
     return levels
 
 

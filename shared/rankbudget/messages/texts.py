@@ -19,6 +19,12 @@ def texts_of(content: Any) -> list[str]:
     return [text for block in blocks_of(content) for text in _texts_in(block)]
 
 
+def said_beside_results(content: Any) -> list[int]:
+    """Returns which of `texts_of` are text blocks beside tool results: what the user says with them."""
+    found = [block_text(block) is not None for block in blocks_of(content) for _ in _texts_in(block)]
+    return [] if all(found) else [n for n, said in enumerate(found) if said]
+
+
 def replace_text(content: Any, text: str | Sequence[str]) -> Any:
     """Returns content whose plain text is `text`; atomic blocks keep their places, a list stays a list."""
     if not isinstance(content, (list, tuple)):
