@@ -31,7 +31,7 @@ _SHARED = {"user": "in all projects", "project": "for everybody in the project",
 class MemoryRetriever(Settings, BaseRetriever):
     """Finds what a reader may see of a store's memories, for a trimmer's or a template's `memory` slot.
 
-    Each document has the memory's kind, priority, confidence, date and source in its metadata, where the
+    Those below the store's `least_confidence` are left out, as in every prompt. Each document has the memory's kind, priority, confidence, date and source in its metadata, where the
     ranking reads them.
 
     Args:
@@ -68,13 +68,17 @@ class MemoryRetriever(Settings, BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, scope: Any = None
     ) -> list[Document]:
-        return [_document(memory) for memory in self.store.search(query, scope=scope, limit=self.k)]
+        return [_document(memory) for memory in self.store.search(query, **self._asked(scope))]
 
     @override
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, scope: Any = None
     ) -> list[Document]:
-        return [_document(memory) for memory in await self.store.asearch(query, scope=scope, limit=self.k)]
+        return [_document(memory) for memory in await self.store.asearch(query, **self._asked(scope))]
+
+    def _asked(self, scope: Any) -> dict[str, Any]:
+        """Returns the options of a search for a prompt."""
+        return {"scope": scope, "limit": self.k, "least_confidence": self.store.least_confidence}
 
 
 def memory_tools(

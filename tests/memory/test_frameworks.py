@@ -55,6 +55,19 @@ def test_a_retriever_finds_what_its_reader_may_see(store):
     assert any("coffee" in d.page_content for d in chain.invoke({"q": "drink"}, config=as_user("bob")))
 
 
+def test_a_retriever_leaves_out_what_is_too_little_known():
+    """What goes into a prompt has the store's least confidence, by this door as by `fit`."""
+    store, ann = MemoryStore(":memory:", least_confidence=0.5), Scope(user="ann")
+    for text, known in (("Ann may like tea.", 0.2), ("Ann likes coffee.", 0.9), ("Ann likes water.", None)):
+        store.put(text, scope=ann, confidence=known)
+    found = MemoryRetriever(store=store, scope=ann).invoke("What does Ann like?")
+    kept = store.fit("What does Ann like?", scope=ann, max_tokens=500).segments
+    assert (
+        {d.page_content for d in found} == {s.text for s in kept} == {"Ann likes coffee.", "Ann likes water."}
+    )
+    assert len(store.search("What does Ann like?", scope=ann)) == len(kept) + 1
+
+
 def test_a_retriever_refuses_a_reader_that_is_none(store):
     """A forgotten user id is an error, and shows nobody's memories."""
     retriever = MemoryRetriever(

@@ -39,6 +39,11 @@ def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, n
     return [found[i] for i in order]
 
 
+def confident(found: Near, least: float) -> Near:
+    """Returns memories without those of a lower known confidence."""
+    return Near([m for m in found if m.confidence is None or m.confidence >= least], found.named)
+
+
 def nearness(query: str, found: Sequence[Memory]) -> list[float] | None:
     """Returns how near each memory is to a question, by search and words; None where the search said nothing.
 

@@ -24,7 +24,7 @@ from ..relevance.embedding import Embedder, EmbedFunction
 from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
 from ..segment import Block, Scope
-from .choosing import as_one, fit_memories, ranked, routed
+from .choosing import as_one, confident, fit_memories, ranked, routed
 from .database import WAIT, Database
 from .foreign_vectors import ForeignVectors, VectorIndex
 from .memory import (
@@ -47,6 +47,7 @@ Change = Callable[[Memory], "Memory | str"]
 """Gets the stored memory, returns it changed (`dataclasses.replace`), or its new text."""
 _SLEEP, _LONGEST_SLEEP = 0.02, 0.5
 """Most seconds before a change that came second is tried again, at first and after many times."""
+_SHARE = "a number from 0 to 1"
 _MOST = 1_000_000
 """Most memories that a search looks at."""
 _WIDEST = 3_200
@@ -108,9 +109,8 @@ class MemoryStore:
         wait: float = WAIT,
     ) -> None:
         problems: list[str] = []
-        allowed = "a number from 0 to 1"
         self.least_confidence = check_number(
-            "least_confidence", least_confidence, problems, high=1, allowed=allowed
+            "least_confidence", least_confidence, problems, high=1, allowed=_SHARE
         )
         if problems:
             raise BudgetConfigError.of(problems)
@@ -238,22 +238,27 @@ class MemoryStore:
         return self.backend.versions(name, scope)
 
     @named_options
-    def search(self, query: str, *, scope: Scope, limit: int = OVER_RETRIEVE) -> list[Memory]:
+    def search(
+        self, query: str, *, scope: Scope, limit: int = OVER_RETRIEVE, least_confidence: float = 0.0
+    ) -> list[Memory]:
         """Returns what a reader may see and is nearest to a question, the most useful first.
 
         Args:
             query: what is asked.
             scope: who reads: memories of this user, of this project, and of everybody.
             limit: how many at most, 1 or more.
+            least_confidence: memories of a lower known confidence are left out, 0 to 1.
         """
         problems: list[str] = []
         check_count("limit", limit, problems, low=1)
+        check_number("least_confidence", least_confidence, problems, high=1, allowed=_SHARE)
         check_reading(query, scope, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         now = self._now()
         shells = shells_of(self.backend, query, scope, now, _MOST, lambda found: len(found) >= limit)
-        return [memory for shell in shells for memory in ranked(query, shell, self.weights, now)][:limit]
+        sure = [confident(shell, least_confidence) for shell in shells]
+        return [memory for shell in sure for memory in ranked(query, shell, self.weights, now)][:limit]
 
     @named_options
     def fit(
@@ -371,10 +376,7 @@ class MemoryStore:
             raise BudgetConfigError.of(problems)
         shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, enough)
         least = self.least_confidence
-        known = [
-            Near([m for m in found if m.confidence is None or m.confidence >= least], found.named)
-            for found in shells
-        ]
+        known = [confident(found, least) for found in shells]
         low = sum(map(len, shells)) - sum(map(len, known))
         words = f"low confidence: {low} memories are below {least:g} and were left out"
         return known, [words] if low else []
