@@ -193,24 +193,30 @@ def _select_by_parts(timeline: Timeline, room: int) -> Selection | None:
 
 
 def _select_counted(timeline: Timeline, room: int) -> Selection | None:
-    """Where counts do not add up: selects, counts the result whole, and selects again with the difference."""
+    """Where counts do not add up: selects, counts the result whole, and selects again with the difference.
+
+    Between the room of a selection that fits and the tokens of one that does not, the largest is tried next.
+    """
     target = room + timeline.pinned_tokens + timeline.measure.overhead
     best: Selection | None = None
-    kept, aim, tried = 0, room, set()
+    kept, aim, fits, over = 0, max(0, room), -1, 1 << 62
     for _ in range(_ROUNDS):
-        selection = _select_by_parts(timeline, max(0, aim))
-        if selection is None or aim in tried:
+        selection = _select_by_parts(timeline, aim)
+        if selection is None:
             break
-        tried.add(aim)
         messages = selection.messages(timeline)
         spare = target - timeline.measure.total(messages)
-        if spare >= 0 and len(messages) >= kept:
-            best, kept = selection, len(messages)
-        elif best is not None:
+        if spare < 0:
+            over = min(over, selection.tokens)
+            aim = max(0, selection.tokens + spare, (fits + over) // 2)
+        else:
+            if len(messages) >= kept:
+                best, kept = selection, len(messages)
+            if selection.complete or selection.cut is not None:
+                break  # with more room, a remembered cut would be chosen anew
+            fits, aim = aim, min(aim + max(1, spare), over - 1)
+        if not fits < aim < over:
             break
-        if spare >= 0 and (selection.complete or selection.cut is not None):
-            break  # with more room, a remembered cut would be chosen anew
-        aim += max(1, spare) if spare >= 0 else spare
     for selection in _counted_too_high(timeline, best, kept):
         if timeline.measure.total(selection.messages(timeline)) <= target:
             return selection

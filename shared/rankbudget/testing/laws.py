@@ -191,10 +191,12 @@ def check_outcome(
         if [part(m, codec) for m in kept if codec.role(m) not in {"system", "developer"}][-1:] == ["user"]:
             raise LawBroken(4, f"the last question came back without its answer: {shape(found, codec)}")
         asked = codec.make("user", "next question", origin="query")
-        before_asked = [] if isinstance(found, BaseException) else [codec.to_dict(m) for m in found]
-        with_asked = counter.count_messages([*before_asked, codec.to_dict(asked)], listed)
-        # Set aside by whoever asks.
-        limit = max(limit, floor) + with_asked - counter.count_messages(before_asked, listed)
+        came = [] if isinstance(found, BaseException) else [codec.to_dict(m) for m in found]
+        valid = [codec.to_dict(m) for m in repaired(given, codec)]
+        # Its cost is set aside by whoever asks; beside all of it that may be less than beside what came back.
+        own, least = (_added(counter, held, codec.to_dict(asked), listed) for held in (came, valid))
+        limit = max(limit, floor)
+        limit = max(limit + min(own, least), own + min(counter.count_messages(came, listed), limit))
         given = [*given, asked]
         found = found if isinstance(found, BaseException) else [*found, asked]
     rules: dict[str, Any] = {"limit": limit, "counter": counter, "codec": codec, "tools": listed}
@@ -203,6 +205,11 @@ def check_outcome(
     else:
         rules["shortens_question"] = shortens_question
         check_laws(given, found, identity=identity, edits=edits, inserts=inserts, **rules)
+
+
+def _added(counter: TokenCounter, messages: list[Any], asked: Any, tools: list[Tool] | None) -> int:
+    """Returns what one message more costs; where counts do not add up, that depends on the others."""
+    return counter.count_messages([*messages, asked], tools) - counter.count_messages(messages, tools)
 
 
 def check_refusal(
