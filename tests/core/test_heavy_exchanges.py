@@ -8,10 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import BudgetSession, fit_messages
+from rankbudget import BudgetSession, counter_for, fit_messages
 
 COUNTER = "gpt-4o"
 PHOTO = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "high"}}
+
+WEIGHT = counter_for(COUNTER).count_messages([{"role": "user", "content": [PHOTO]}])
 
 
 def exchange(n: int, heavy: str) -> list[dict[str, Any]]:
@@ -31,10 +33,11 @@ def exchange(n: int, heavy: str) -> list[dict[str, Any]]:
 
 
 @st.composite
-def chats(draw: st.DrawFn) -> tuple[list[dict[str, Any]], set[int]]:
-    """A chat of up to twenty exchanges, and which of them are heavy; the last three are not."""
+def chats(draw: st.DrawFn, light: int = 3) -> tuple[list[dict[str, Any]], set[int]]:
+    """A chat of up to twenty exchanges, and which of them are heavy; the last ones may be `light`."""
     size = draw(st.integers(5, 20))
-    heavy = draw(st.dictionaries(st.integers(0, size - 4), st.sampled_from(["photos", "call"]), max_size=4))
+    places = st.integers(0, size - 1 - light)
+    heavy = draw(st.dictionaries(places, st.sampled_from(["photos", "call"]), max_size=4))
     chat = [message for n in range(size) for message in exchange(n, heavy.get(n, ""))]
     return [*chat, {"role": "user", "content": "And now?"}], set(heavy)
 
@@ -59,7 +62,7 @@ def test_light_exchanges_stay_whatever_heavy_ones_are_between_them(case) -> None
         assert light <= set(texts(kept))
 
 
-@given(chats(), st.integers(30, 3_000), st.sampled_from([1, 7, 100, 800]))
+@given(chats(light=0), st.integers(30, 3_000), st.sampled_from([1, 7, 100, 800]))
 def test_a_larger_limit_keeps_no_less_with_heavy_exchanges(case, limit: int, more: int) -> None:
     """What is kept is kept at every larger limit: a heavy exchange has its place in one order."""
     chat, _ = case
@@ -67,6 +70,41 @@ def test_a_larger_limit_keeps_no_less_with_heavy_exchanges(case, limit: int, mor
     large = fit_messages(chat, max_tokens=limit + more, counter=COUNTER).messages
     ids = {id(m) for m in large}
     assert [m for m in small if any(m is one for one in chat) and id(m) not in ids] == []
+
+
+@given(
+    st.integers(3, 20),
+    st.sets(st.integers(0, 1), min_size=1),
+    st.floats(0, 1),
+    st.sampled_from(["", "stable", "session", "apart"]),
+)
+def test_heavy_last_exchanges_leave_the_others_and_older_texts(size, back, share, way) -> None:
+    """Photos one or two exchanges back that have no room keep out no light one of the last three, and a few older texts stay."""
+    heavy = {size - 1 - n for n in back}
+    chat = [m for n in range(size) for m in exchange(n, "photos" if n in heavy else "")]
+    asked = {"role": "user", "content": "And now?"}
+    lasting = [m for n in range(max(0, size - 8), size) if n not in heavy for m in exchange(n, "")]
+    least = fit_messages([*lasting, asked], max_tokens=100_000, counter=COUNTER).report.total_tokens
+    limit = least + int(share * (WEIGHT - least))
+    kept = {
+        "": lambda: fit_messages([*chat, asked], max_tokens=limit, counter=COUNTER),
+        "stable": lambda: fit_messages([*chat, asked], max_tokens=limit, counter=COUNTER, cut="stable"),
+        "session": lambda: BudgetSession(limit, counter=COUNTER).fit([*chat, asked]),
+        "apart": lambda: BudgetSession(limit, counter=COUNTER).fit(chat, question="And now?"),
+    }[way]().messages
+    assert {m["content"] for m in lasting if m["role"] == "assistant"} <= set(texts(kept))
+
+
+def test_a_photo_of_the_last_exchange_stays_where_little_else_does() -> None:
+    """It waits for a quarter of its tokens of older texts, as it is likely asked about."""
+    chat = [m for n in range(200) for m in exchange(n, "photos" if n == 199 else "")]
+    chat.append({"role": "user", "content": "And now?"})
+    photo, weight = chat[199 * 2], counter_for(COUNTER).count_messages([chat[199 * 2]])
+    kept = [
+        any(m is photo for m in fit_messages(chat, max_tokens=limit, counter=COUNTER).messages)
+        for limit in (weight - 10, weight * 3 // 2)
+    ]
+    assert kept == [False, True]
 
 
 def test_heavy_steps_of_one_turn_wait_in_their_order() -> None:

@@ -11,7 +11,7 @@ from .._drivers import Steps
 from ..errors import BudgetExceededError, too_large
 from .capping import VERY_LEAST, cuttable, shortened
 from .decisions import decisions_on
-from .selection import Selection, cost_within, fill, left_by_running, minimum_sets
+from .selection import Selection, cost_of_waiting, cost_within, fill, left_by_running, minimum_sets
 from .state import Summary
 from .summary import summarize
 from .thread import FittedThread
@@ -46,7 +46,7 @@ def needs_of(timeline: Timeline, room: int) -> Needs:
     must = min(costs, default=0)
     if timeline.running is not None:
         costs.append(cost_within(timeline, timeline.running.units, room))
-    whole = max(costs, default=0)
+    whole = max(costs, default=0) + cost_of_waiting(timeline, timeline.thread.min_exchanges)
     exchanges = whole
     if 2 * whole > room:
         least = [_least_cost(timeline, units) for units in sets]

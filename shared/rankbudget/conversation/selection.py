@@ -23,6 +23,8 @@ REST_SHARE = 0.25
 
 HEAVY = 400
 """Tokens in no text above which a step or an exchange waits; a picture has 765 or more in most models."""
+SOON = 1 / 4
+"""How long a heavy one of the last exchanges waits, in parts of its weight: it is likely asked about."""
 
 
 @dataclass(slots=True)
@@ -92,16 +94,20 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
     """Yields the units of some turns as `in_order_of_importance` does.
 
     A step or an exchange with much that nothing can shorten, as photos, comes behind as much of the older
-    rest. So it does not keep the rest out of a small room, and its place is the same in every room.
+    rest, and one of the last exchanges behind a quarter of that. So it does not keep the rest out of a small room,
+    and its place is the same in every room.
     """
     turns = islice(timeline.turns(), span.start, span.stop)
-    newest = []
+    newest, late = list[Turn](), list[Turn]()
     for turn in islice(turns, max(0, minimum)):
+        if _waits(timeline, turn):
+            late.append(turn)
+            continue
         newest.append(turn)
         yield MUST, turn.core()
     waiting: list[tuple[int, int, int, int, list[list[Unit]]]] = []  # a heap: what is due first
     passed = 0
-    for place, (importance, links) in enumerate(_by_age(timeline, newest, turns)):
+    for place, (importance, links, part) in enumerate(_by_age(timeline, newest, late, turns)):
         for number, link in enumerate(links):
             tokens = sum(map(timeline.tokens_of, link))
             weight = _uncuttable(timeline, link) if tokens > HEAVY else 0
@@ -109,7 +115,8 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
                 yield importance, link
                 passed += tokens
                 continue
-            heappush(waiting, (passed + weight, place, number, importance, [link] if number else links))
+            due = passed + int(weight * part)
+            heappush(waiting, (due, place, number, importance, [link] if number else links))
             if not number:  # the steps of an exchange cannot be without its question
                 break
         while waiting and waiting[0][0] <= passed:
@@ -124,15 +131,27 @@ def _each(waited: tuple[int, int, int, int, list[list[Unit]]]) -> Iterator[tuple
 
 
 def _by_age(
-    timeline: Timeline, newest: Sequence[Turn], older: Iterator[Turn]
-) -> Iterator[tuple[int, list[list[Unit]]]]:
-    """Yields the other steps of the last exchanges, then older exchanges and their steps, newest first."""
+    timeline: Timeline, newest: Sequence[Turn], late: Sequence[Turn], older: Iterator[Turn]
+) -> Iterator[tuple[int, list[list[Unit]], float]]:
+    """Yields the other steps of the last exchanges, then exchanges and their steps, newest first.
+
+    With each comes how long it waits if it is heavy, in parts of its weight.
+    """
     for turn in newest:
         for unit in reversed(turn.body[:-1]):
-            yield STEPS, [[unit]]
-    for turn in older:
+            yield STEPS, [[unit]], 1
+    for turn in chain(late, older):
         least = [turn.units[:1], turn.core()[1:]] if left_unread(timeline, turn) else [turn.core()]
-        yield OLDER, [*least, *([unit] for unit in reversed(turn.body[:-1]))]
+        links = [*least, *([unit] for unit in reversed(turn.body[:-1]))]
+        yield OLDER, links, SOON if turn in late else 1
+
+
+def _waits(timeline: Timeline, turn: Turn) -> bool:
+    """Returns whether a turn's exchange is heavy, and not the one that the model is to answer."""
+    if turn is timeline.newest and not timeline.ended:
+        return False
+    core = turn.core()
+    return sum(map(timeline.tokens_of, core)) > HEAVY < _uncuttable(timeline, core)
 
 
 def _uncuttable(timeline: Timeline, link: Sequence[Unit]) -> int:
@@ -165,7 +184,15 @@ def cost_within(timeline: Timeline, units: Sequence[Unit], most: int) -> int:
 
 def last_turns(timeline: Timeline, minimum: int, span: slice) -> list[Turn]:
     """Returns the turns of a span whose exchanges stay first, newest first."""
-    return list(islice(timeline.turns(), span.start, max(1, span.start + minimum)))
+    turns = islice(timeline.turns(), span.start, max(1, span.start + minimum))
+    return [turn for turn in turns if not _waits(timeline, turn)]
+
+
+def cost_of_waiting(timeline: Timeline, minimum: int) -> int:
+    """Returns what heavy ones of the last exchanges need, with what comes before them."""
+    turns = [turn for turn in islice(timeline.turns(), minimum) if _waits(timeline, turn)]
+    before = sum([_uncuttable(timeline, turn.core()) for turn in turns]) * SOON
+    return sum([timeline.cost(turn.core()) for turn in turns]) + int(before)
 
 
 def left_unread(timeline: Timeline, turn: Turn) -> list[Unit]:
