@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import unescape
 from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -109,7 +110,7 @@ def memory_tools(
     def remember(text: str, config: RunnableConfig, key: str | None = None, kind: Kind = "explicit") -> str:
         owner = scope_of(scope, config)
         try:  # models fill what is optional with ""
-            memory = store.put(text, scope=owner, key=key or None, kind=kind)
+            memory = store.put(text, scope=owner, key=_as_stored(store, key or None, owner), kind=kind)
         except BudgetConfigError as error:
             return f"Not remembered: {error}."
         return f"Remembered as {memory.key or memory.id!r}."
@@ -124,6 +125,7 @@ def memory_tools(
     def forget_memory(key: str, config: RunnableConfig) -> str:
         owner = scope_of(scope, config)
         try:
+            key = _as_stored(store, key, owner)
             if key and store.delete(key, scope=owner):
                 return f"Forgot {key!r}."
             others = [store.get(key, scope=level) for level in levels_of(owner)] if key else []
@@ -136,7 +138,10 @@ def memory_tools(
         return f"Nothing is remembered as {key!r}."
 
     told = (
-        (remember, "Remembers a short text. A text under the same key replaces the older one."),
+        (
+            remember,
+            "Remembers a short text. A text under the same key, or a source of recall, replaces the older one.",
+        ),
         (recall, "Returns what is remembered about a question. The source of each is its key."),
         (
             forget_memory,
@@ -144,6 +149,13 @@ def memory_tools(
         ),
     )
     return [StructuredTool.from_function(run, description=words) for run, words in told]
+
+
+def _as_stored(store: MemoryStore, name: Any, owner: Scope) -> Any:
+    """Returns the name of a memory that its reader sees; a model gives it as `recall` prints it, escaped."""
+    names = [name, plain] if name and (plain := unescape(name)) != name else []
+    seen = (one for one in names for level in levels_of(owner) if store.get(one, scope=level))
+    return next(seen, name)
 
 
 def scope_of(scope: Callable[[Any], Scope] | Scope, given: Any, name: str = "config") -> Scope:

@@ -111,7 +111,7 @@ def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
     reasoning: dict[str, str] = {}
     if isinstance(content, list):
         content = [as_block(part) for part in content]  # Gemini's parts have no type
-        thought = "".join(part.get("thinking", "") for part in content if _is_unsigned(part))
+        thought = "".join(part.get("thinking") or "" for part in content if _is_unsigned(part))
         reasoning = {"reasoning_content": thought} if thought else {}
         content = [_block(part) for part in content if not _is_unsigned(part)]
     content = content or ""
@@ -120,6 +120,7 @@ def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
         named = {"name": neutral.get("name"), "id": name, "additional_kwargs": reasoning}
         return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, **named)
     given = {**neutral, "content": content}
+    given.pop("tool_calls", None)  # of no assistant: nobody calls them
     if neutral["role"] == "tool":
         given["tool_call_id"] = neutral.get("tool_call_id") or ""
     message = convert_to_messages([given])[0]
@@ -172,18 +173,20 @@ def _instead(media: Media) -> str | None:
 
 
 def _calls(given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """Returns calls in LangChain's form, and those whose arguments are no JSON."""
+    """Returns calls in LangChain's form, and those whose arguments are no JSON object."""
     calls: list[Any] = []
     broken: list[Any] = []
     for call in given:
         function = call["function"]
         own = {"name": function["name"], "id": call.get("id")}
         try:
-            arguments = json.loads(function["arguments"] or "{}")
+            arguments, told = json.loads(function["arguments"] or "{}"), "no object"
         except ValueError as error:
-            broken.append({**own, "args": function["arguments"], "error": str(error)})
-            continue
-        calls.append({**own, "args": arguments, "type": "tool_call"})
+            arguments, told = None, str(error)
+        if isinstance(arguments, dict):
+            calls.append({**own, "args": arguments, "type": "tool_call"})
+        else:
+            broken.append({**own, "args": function["arguments"], "error": told})
     return calls, broken
 
 

@@ -163,7 +163,11 @@ def _block(part: Any) -> Any:
     if media is not None:
         return media
     text = part.get("refusal") if kind == "refusal" else block_text(part)
-    return TextBlock(text=json.dumps(part, ensure_ascii=False) if text is None else text)
+    return TextBlock(text=text if isinstance(text, str) else _shown(part))
+
+
+def _shown(part: Mapping[str, Any]) -> str:
+    return json.dumps(part, ensure_ascii=False, default=lambda held: f"{len(held)} bytes")
 
 
 def _thinking(part: Mapping[str, Any]) -> ThinkingBlock:

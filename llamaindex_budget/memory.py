@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -119,16 +120,31 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         await super().aput(copy_message(message))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
-        """Stores copies of messages, none of another thread between them."""
+        """Stores copies of messages, in a `StoredChatStore` or `SimpleChatStore` none of others between them."""
         check_messages(messages)
+        add = self._adds_together()
         with self._lock:
-            super().put_messages(messages)
+            if add is None:
+                super().put_messages(messages)
+            elif messages:
+                add([copy_message(message) for message in messages])
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """Stores copies of messages, in order."""
+        """Stores copies of messages, as `put_messages` does."""
+        if self._adds_together() is not None:
+            return await asyncio.to_thread(self.put_messages, messages)
         check_messages(messages)
         for message in messages:
             await self.aput(message)
+        return None
+
+    def _adds_together(self) -> Callable[[list[ChatMessage]], object] | None:
+        """Returns what adds messages at once: between a call and its result no other run may write."""
+        store, key = self.chat_store, self.chat_store_key
+        if type(store) is SimpleChatStore:
+            return lambda messages: store.store.setdefault(key, []).extend(messages)
+        thread: Any = getattr(store, "thread", None)  # of a `StoredChatStore`
+        return None if thread is None else lambda messages: thread(key).append(messages)
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Replaces the conversation by copies of `messages`."""

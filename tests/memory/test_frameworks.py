@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 from datetime import datetime, timedelta, timezone
@@ -150,6 +151,37 @@ def test_what_recall_shows_can_be_forgotten_or_is_said_to_be_shared(graph, proje
     assert len(re.findall("source=", recall.invoke({"query": "tea"}))) == shared
     _, short, _ = memory_tools(store, reader, max_tokens=60)
     assert counter_for("o200k_base").count(short.invoke({"query": "tea"})) <= 60
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("key", [None, "budget", "R&D <budget>", 'a"b', "x &amp; y"])
+@pytest.mark.parametrize("printed", [False, True])
+def test_what_recall_shows_can_be_replaced_and_forgotten(graph, key, printed):
+    """A source, as it is printed or unescaped, names its memory for `remember`, however often, and `forget_memory`."""
+    store = MemoryStore(GraphBackend(InMemoryStore())) if graph else MemoryStore(":memory:", embed=False)
+    ann = Scope(user="ann")
+    store.put("Ann's tea is green.", scope=Scope(user="bob"), key=key)
+    remember, recall, forget_memory = memory_tools(store, ann)
+    remember.invoke({"text": "Ann's tea is green.", "key": key})
+    (name,) = re.findall('source="([^"]+)"', recall.invoke({"query": "tea"}))
+    name = name if printed else html.unescape(name)
+    for colour in ("black", "black", "white"):
+        assert remember.invoke({"text": f"Ann's tea is {colour}.", "key": name}).startswith("Remembered as ")
+        assert [memory.text for memory in store.search("tea", scope=ann)] == [f"Ann's tea is {colour}."]
+    assert (
+        forget_memory.invoke({"key": name})
+        == f"Forgot {html.unescape(name) if key != 'x &amp; y' else key!r}."
+    )
+    assert store.search("tea", scope=ann) == []
+    assert graph or store.versions(key or name, scope=ann) == []
+    assert len(store.search("tea", scope=Scope(user="bob"))) == 1
+
+
+def test_the_id_of_a_memory_with_a_key_is_no_second_key(store):
+    """What is put under it replaces that memory under the key that it has."""
+    old = store.get("drink", scope=Scope(user="ann"))
+    new = store.put("Ann likes coffee.", scope=Scope(user="ann"), key=old.id)
+    assert (new.key, store.get("drink", scope=Scope(user="ann")).text) == ("drink", "Ann likes coffee.")
 
 
 def test_recall_says_whether_there_is_no_memory_or_no_room_for_one(store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import Memory
+from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from pydantic import Field
 
 from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
-from llamaindex_budget import BudgetChatMemoryBuffer, StoredAsyncChatStore, StoredChatStore
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, StoredAsyncChatStore, StoredChatStore
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
@@ -105,6 +107,50 @@ def test_tool_results_keep_their_call(store: HistoryStore) -> None:
     )
     assert history.messages[2] == ToolMessage("found", tool_call_id="c1")
     assert list(chats.get_messages("t")[1].blocks[0].tool_kwargs) == ["b", "a"]
+
+
+def _buffer(chats: Any) -> BudgetChatMemoryBuffer:
+    return BudgetChatMemoryBuffer.from_defaults(chat_store=chats, chat_store_key="t", token_limit=10**6)
+
+
+def _writers(kind: str, store: HistoryStore) -> Any:
+    """Returns what makes a new memory or history of one and the same conversation."""
+    chats = SimpleChatStore() if kind == "simple" else StoredChatStore(store=store, user="ann")
+    if kind == "memory":
+        kept = StoredAsyncChatStore(chats=chats)
+        return lambda: BudgetMemory.from_defaults(session_id="t", token_limit=10**6, sql_store=kept)
+    if kind == "langchain":
+        return lambda: StoredMessageHistory(store, "t", scope=ANN)
+    return lambda: _buffer(chats)
+
+
+def _steps(kind: str, run: int) -> list[Any]:
+    call = {"id": f"c{run}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    if kind == "langchain":
+        known = {"name": "look", "args": {}, "id": f"c{run}"}
+        return [AIMessage("", tool_calls=[known]), ToolMessage("17", tool_call_id=f"c{run}"), AIMessage("17")]
+    answered = ChatMessage("17", role="tool", additional_kwargs={"tool_call_id": f"c{run}"})
+    asked = ChatMessage("", role="assistant", additional_kwargs={"tool_calls": [call]})
+    return [asked, answered, ChatMessage("17", role="assistant")]
+
+
+@pytest.mark.parametrize("kind", ["stored", "simple", "memory", "langchain"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_is_handed_over_together_stays_together(
+    store: HistoryStore, kind: str, asynchronous: bool
+) -> None:
+    """Of runs that store their steps in one conversation at once none comes between a call and its result."""
+    make, runs = _writers(kind, store), range(8)
+    names = ("add_messages", "aadd_messages") if kind == "langchain" else ("put_messages", "aput_messages")
+    memories = [make() for _ in runs]
+    if asynchronous:
+        await asyncio.gather(*[getattr(memories[run], names[1])(_steps(kind, run)) for run in runs])
+    else:
+        with ThreadPoolExecutor(len(runs)) as pool:
+            list(pool.map(lambda run: getattr(memories[run], names[0])(_steps(kind, run)), runs))
+    reader = make()
+    found = [str(m.content) for m in (reader.messages if kind == "langchain" else await reader.aget_all())]
+    assert found == ["", "17", "17"] * len(runs)
 
 
 def _memory(store: HistoryStore) -> Memory:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import __version__
+from ..counting.blocks import block_text, blocks_of, function_of
 from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
 from ..errors import BudgetConfigError
@@ -15,6 +16,10 @@ from ..messages.measure import CodecMeasure, Measure
 from .memory import check_storable
 from .plain import digest_of_text, read, written, written_own
 
+_TEXTS = ("name", "tool_call_id", "refusal")
+_THOUGHTS = ("thinking", "reasoning")
+_ARGUMENTS = ("arguments", "args", "input")
+_MAY_SAY_NOTHING = ("user", "assistant")
 NUMBERED = "rankbudget-message-"
 """Begins the id of a stored message that its host gave none; the number of its row follows."""
 
@@ -25,6 +30,36 @@ def _same(message: Any) -> Any:
 
 def _neutral(neutral: Mapping[str, Any], _: str | None) -> Any:
     return neutral
+
+
+def _for_others(neutral: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+    """Returns what a host wrote with one word for each role, and one shape of content and calls."""
+    content = neutral.get("content")
+    if not isinstance(content, str):
+        said = [_block_for_others(block) for block in blocks_of(content) if block is not None]
+        content = said or (None if role in _MAY_SAY_NOTHING else "")
+    named = {key: str(neutral[key]) for key in _TEXTS if neutral.get(key) is not None}
+    calls = {"tool_calls": list(map(_call_for_others, found))} if (found := neutral.get("tool_calls")) else {}
+    return {**neutral, **named, **calls, "role": role, "content": content}
+
+
+def _block_for_others(block: Any) -> Any:
+    """Returns a block with its thinking as a text: Mistral's is a list of texts."""
+    thought = {key: block.get(key) for key in _THOUGHTS} if isinstance(block, Mapping) else {}
+    odd = {key: blocks_of(said) for key, said in thought.items() if said and not isinstance(said, str)}
+    told = {key: "".join(filter(None, map(block_text, said))) for key, said in odd.items()}
+    return {**block, **told} if told else block
+
+
+def _call_for_others(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a call with its arguments as a text: Ollama's are a dict, and LangChain's beside its name."""
+    function = function_of(call)
+    given = next((function[key] for key in _ARGUMENTS if function.get(key) is not None), "{}")
+    arguments = given if isinstance(given, str) else written(given)
+    told = {"name": str(function.get("name") or ""), "arguments": arguments}
+    named = {"id": str(call["id"])} if call.get("id") else {}
+    others = {key: held for key, held in call.items() if key != "id"}
+    return {**others, **named, "type": "function", "function": told}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +88,25 @@ class HostForm:
     make: Callable[[Mapping[str, Any], str | None], Any] = _neutral
     reader: Codec | None = None
 
-    def row(self, message: Any) -> dict[str, Any]:
-        """Returns a message as a row, without its place; raises BudgetConfigError for an id that is none."""
+    def row(self, message: Any, position: int = 0) -> dict[str, Any]:
+        """Returns a message as a row, without its place in the conversation.
+
+        Args:
+            message: of this host.
+            position: where it is in what is stored with it, for the error.
+
+        Raises:
+            MessageError: it is no message, or has content that no reader could make a message of.
+            BudgetConfigError: its id is none.
+        """
         role = self.codec.role(message)  # raises MessageError for what is no message
         name, problems = self.codec.message_id(message) or "", list[str]()
         check_storable("the id of a message", name, problems)
         if problems:
             raise BudgetConfigError.of(problems)
         neutral = self.codec.to_dict(message)
+        if neutral.get("content") or isinstance(self.codec, DictCodec):  # other hosts have empty results
+            DictCodec().check(neutral, position)
         text, own = written(neutral), self.plain(message)
         return {
             "role": role,
@@ -75,7 +121,7 @@ class HostForm:
     def message(self, row: Any) -> Any:
         """Returns the message of a row; another host's is made anew from its neutral form."""
         if row.form != self.name:
-            return self.make(read(row.neutral), row.name)
+            return self.make(_for_others(read(row.neutral), row.role), row.name)
         return self.restore(read(row.neutral if row.host is None else row.host))
 
     def measure(self, counter: TokenCounter) -> Measure:

@@ -309,9 +309,10 @@ class StoredThread:
     def _in_parts(self, given: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
         """Yields rows of messages, some at a time, with what is counted at once."""
         check_list("given", given, "messages")
-        source = iter(given)
+        source, read = iter(given), 0
         while part := list(islice(source, AT_ONCE)):
-            rows = list(map(self.form.row, part))
+            rows = [self.form.row(message, read + place) for place, message in enumerate(part)]
+            read += len(part)
             for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
                 row["counts"] = json.dumps(tokens)
             yield rows

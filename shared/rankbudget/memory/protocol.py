@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -85,3 +85,13 @@ class MemoryBackend(Protocol):
 
     def forget(self, subject: Scope) -> Receipt:
         """Removes all of a user or project (rule 7)."""
+
+
+def by_its_name(
+    backend: MemoryBackend, memory: Memory, supersedes: str | None, now: datetime
+) -> tuple[Memory, str | None]:
+    """Returns a memory to put, and what it supersedes: its key may be the id of one that it replaces."""
+    named = None if memory.key is None else backend.get(memory.key, memory.scope, now)
+    if named is None or named.id != memory.key:
+        return memory, supersedes
+    return (replace(memory, key=named.key), supersedes) if named.key else (memory, supersedes or named.id)

@@ -37,7 +37,7 @@ from .memory import (
     check_validity,
     utc,
 )
-from .protocol import MemoryBackend, Near, Receipt
+from .protocol import MemoryBackend, Near, Receipt, by_its_name
 from .shells import fills, shells_of
 from .sql import SqlBackend
 from .vectors import vectors_of
@@ -145,7 +145,7 @@ class MemoryStore:
         Args:
             text: what to remember.
             scope: whose memory it is.
-            key: a name that one memory of the scope has at a time.
+            key: a name that one memory of the scope has at a time; the id of one means that one.
             supersedes: key or id of the memory of this scope that it replaces.
             ttl: seconds, or a timedelta, from now or its beginning on, after which it is never returned.
             fields: other fields of `Memory`, as kind, priority, confidence, sources or review_at.
@@ -165,6 +165,7 @@ class MemoryStore:
             begins = utc(memory.valid_from) if memory.valid_from else now
             memory = replace(memory, expires_at=after(max(begins, now), ttl))
         given = [*fields, *(["expires_at"] if ttl is not None else [])]
+        memory, supersedes = by_its_name(self.backend, memory, supersedes, now)
         return self.backend.put(memory, given=given, supersedes=supersedes, now=now)
 
     @named_options

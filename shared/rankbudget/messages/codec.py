@@ -41,6 +41,8 @@ _PLAIN = 2
 """Keys of the plain message: role and content."""
 _NEVER_NULL = frozenset({*PINNED_ROLES, "tool"})
 """Providers' words for roles whose content may not be null; that of "function" may be."""
+_SAID = ("text", "thinking", "reasoning", "refusal")
+"""Fields of content blocks that hold a text."""
 _ASSISTANT_ITEMS = frozenset({"reasoning", "mcp_approval_request", "mcp_list_tools", "compaction"})
 
 
@@ -183,9 +185,9 @@ class DictCodec:
             return
         blocks = blocks_of(content)
         role = self.role(message)
-        readable = all(b is None or isinstance(b, str) or isinstance(as_block(b), Mapping) for b in blocks)
+        readable = all(map(_is_readable, blocks))
         if isinstance(content, Mapping):  # one block and no list: only its type says that it is one
-            readable = "type" in as_block(content)
+            readable = readable and "type" in as_block(content)
         if readable and (blocks or role in ("user", "assistant")):
             return
         msg = (
@@ -236,6 +238,14 @@ def _content_key(message: Mapping[str, Any]) -> str:
 def _content(message: Mapping[str, Any]) -> Any:
     """Returns the content blocks of a message; an item of the Responses API is one itself."""
     return message.get(_content_key(message)) if "role" in message else message
+
+
+def _is_readable(block: Any) -> bool:
+    if block is None or isinstance(block, str):
+        return True
+    found = as_block(block)
+    said = [found.get(key) for key in _SAID] if isinstance(found, Mapping) else [0]
+    return not any(isinstance(text, (bytes, bytearray, int, float)) for text in said)
 
 
 def _calls_beside(message: Mapping[str, Any]) -> Sequence[Any]:
