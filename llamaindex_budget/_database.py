@@ -55,11 +55,8 @@ async def _make_table(store: SQLAlchemyChatStore) -> None:
         twin = await _with_table(store)
     except DBAPIError:  # another store, thread or process made it between its look and its own making
         twin = await _with_table(store)
-    store._async_session_factory, store._table, store._db_data = (
-        twin._async_session_factory,
-        twin._table,
-        twin._db_data,
-    )
+    store._async_session_factory = twin._async_session_factory
+    store._table, store._db_data = twin._table, twin._db_data
 
 
 async def _with_table(store: SQLAlchemyChatStore) -> SQLAlchemyChatStore:
