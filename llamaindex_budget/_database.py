@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
-from sqlalchemy import Engine
+from sqlalchemy import Engine, MetaData
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -30,13 +30,16 @@ async def ask(store: AsyncDBChatStore, method: str, *args: Any, **options: Any) 
     if not isinstance(store, SQLAlchemyChatStore):
         return await call(*args, **options)
     engine = _engine_of(store)
-    if _is_sqlite(engine):
-        alone = _alone(engine, lambda: call(*args, **options))
-        done = asyncio.run_coroutine_threadsafe(alone, _loop(os.getpid()))
-        return await asyncio.shield(asyncio.wrap_future(done))
-    if store._table is None:
-        await _make_table(store, engine)
-    return await call(*args, **options)
+
+    async def asked() -> Any:
+        if store._table is None:
+            await _make_table(store)
+        return await call(*args, **options)
+
+    if not _is_sqlite(engine):
+        return await asked()
+    done = asyncio.run_coroutine_threadsafe(_alone(engine, asked), _loop(os.getpid()))
+    return await asyncio.shield(asyncio.wrap_future(done))
 
 
 async def _alone(engine: AsyncEngine, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -46,16 +49,21 @@ async def _alone(engine: AsyncEngine, call: Callable[[], Awaitable[Any]]) -> Any
         return await call()
 
 
-async def _make_table(store: SQLAlchemyChatStore, engine: AsyncEngine) -> None:
+async def _make_table(store: SQLAlchemyChatStore) -> None:
     """Makes the table of a store, which itself lets a second task go on before it is made."""
-    place = (store.table_name, store.async_database_uri, engine, None, store.db_schema)
-    twin = SQLAlchemyChatStore(*place)
     try:
-        await twin.get_keys()
-    except DBAPIError:  # another task, thread or process made it meanwhile
-        twin = SQLAlchemyChatStore(*place)
-        await twin.get_keys()
-    store._async_session_factory, store._table = twin._async_session_factory, twin._table
+        twin = await _with_table(store)
+    except DBAPIError:  # another store, thread or process made it between its look and its own making
+        twin = await _with_table(store)
+    store._async_session_factory = twin._async_session_factory
+    store._table, store._db_data = twin._table, twin._db_data
+
+
+async def _with_table(store: SQLAlchemyChatStore) -> SQLAlchemyChatStore:
+    twin = store.model_copy()
+    twin._metadata = MetaData()
+    await twin.count_messages("")
+    return twin
 
 
 def _engine_of(store: SQLAlchemyChatStore) -> AsyncEngine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +15,15 @@ from llama_index.core.indices.prompt_helper import DEFAULT_PADDING as PAD
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.node_parser import TokenTextSplitter
+from llama_index.core.output_parsers import PydanticOutputParser
+from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, SelectorPromptTemplate
-from llama_index.core.prompts.default_prompt_selectors import DEFAULT_TEXT_QA_PROMPT_SEL
 from llama_index.core.prompts.prompt_utils import get_empty_prompt_messages, get_empty_prompt_txt
-from llama_index.core.response_synthesizers.refine import DEFAULT_RESPONSE_PADDING_SIZE
+from llama_index.core.response_synthesizers import Refine
+from llama_index.core.response_synthesizers.refine import (
+    DEFAULT_RESPONSE_PADDING_SIZE,
+    StructuredRefineResponse,
+)
 
 from rankbudget import TokenBudget, TokenCounter
 from rankbudget.adapters import JOINT, plain_budget, typed_errors
@@ -28,15 +34,14 @@ from ._counters import counter_named, counter_of, known_window, request_counter_
 from ._events import send_report
 from ._options import check_part, check_values, named
 from ._render import QUESTIONS
+from ._request import schemas_in
 from ._sharing import budget_for, shared_budget
 from ._texts import fit_texts, room_for_texts
 
 _JOINTS = 2
 """Tokens that a chunk may cost more between the texts of a template than alone."""
 _SPARE = 64
-"""Most tokens kept free beside a chunk. A synthesizer asks for 500, for an answer to refine, which there will
-not be; but it shows only the longer of its two templates, and the other may have some tokens more. Where it
-does not show the question yet, as when it refines, that many are the least."""
+"""Least tokens kept free for a question that is in no template and no calling function."""
 _TEMPLATE_TOKENS = 160
 """More than LlamaIndex's own templates have."""
 
@@ -113,16 +118,20 @@ class BudgetPromptHelper(PromptHelper):
     ) -> list[str]:
         """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
         check_values({"text_chunks": text_chunks}, "text_chunks")
-        if _builds_an_index(prompt):
+        sent, beside = _first_asked(prompt, llm)
+        if _builds_an_index(sent):
             return super().repack(prompt, text_chunks, padding, llm, tools)
-        asked = all(name in prompt.kwargs for name in QUESTIONS if name in prompt.template_vars)
-        if not asked and len(text_chunks) == 1 and isinstance(text_chunks[0], _Fitted):
+        if not _asks(prompt) and len(text_chunks) == 1 and isinstance(text_chunks[0], _Fitted):
             return list(text_chunks)
+        if not text_chunks:
+            return []
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
-        if not chunks:
-            return [""] if text_chunks else []
-        room = self._room_of_one(prompt, chunks, padding, llm=llm, tools=tools, asked=asked)
-        return [_Fitted(JOINT.join(self._kept(prompt, chunks, room, llm).values()))]
+        # Of a program's finished messages, with a schema beside or inside, a bounded model shortens none.
+        door = None if beside or sent.output_parser else self._door_of(llm)
+        tools = [*(tools or ()), *beside]
+        room = self._room_of_one(sent, chunks, padding, llm=llm, tools=tools, door=door)
+        kept = self._kept(sent, chunks, room, llm) if chunks else {}
+        return [_Fitted(JOINT.join(kept.values()))]
 
     def truncate(
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
@@ -134,7 +143,7 @@ class BudgetPromptHelper(PromptHelper):
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
         room -= self._counter_for(llm).count(JOINT * len(text_chunks))  # hosts join what is empty, too
         kept = self._kept(prompt, text_chunks, max(1, room), llm)
-        return [kept.get(i, "") for i in range(len(text_chunks))]
+        return [_Fitted(kept.get(i, "")) for i in range(len(text_chunks))]
 
     def get_text_splitter_given_prompt(
         self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
@@ -150,15 +159,17 @@ class BudgetPromptHelper(PromptHelper):
         )
 
     def _room_of_one(
-        self, prompt: Any, chunks: Sequence[str], padding: int, *, llm: Any, tools: Any, asked: bool
+        self, prompt: Any, chunks: Sequence[str], padding: int, *, llm: Any, tools: Any, door: Any
     ) -> int:
         """Returns the tokens that one chunk made of all of these may have."""
         room = self._get_available_chunk_size(prompt, 1, 0, llm, tools)
-        if not asked:
-            return self._get_available_chunk_size(prompt, 1, max(_SPARE, min(padding, room // 2)), llm, tools)
-        if self._door_of(llm) or self._counter_for(llm).count(JOINT.join(chunks)) <= room - _JOINTS:
+        if door:
             return room  # a plan of the turn has fitted them, or the model has the last word
-        return max(1, room - min(padding, _SPARE))
+        if not _asks(prompt):
+            return self._get_available_chunk_size(prompt, 1, max(_SPARE, min(padding, room // 2)), llm, tools)
+        if self._counter_for(llm).count(JOINT.join(chunks)) <= room - _JOINTS:
+            return room
+        return max(1, room - min(padding, PAD))
 
     def _kept(self, prompt: BasePromptTemplate, chunks: Sequence[str], room: int, llm: Any) -> dict[int, str]:
         query = str(prompt.kwargs.get("query_str") or "")
@@ -207,22 +218,22 @@ class BudgetPromptHelper(PromptHelper):
 
     def _room_beside(self, prompt: Any, limit: int, llm: Any, tools: Any) -> int:
         """Returns the tokens that the prompt as it is sent, with its chunk still empty, leaves for chunks."""
-        schemas = [
-            tool.metadata.to_openai_tool(skip_length_check=True)
-            for tool in self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
-        ]
-        counter, door = self._counter_for(llm), self._door_of(llm)
-        chat, rooms = door is not None and door.metadata.is_chat_model, list[int]()
-        for messages in [_as_sent(one, llm) for one in _may_be_sent(prompt)]:
-            left = limit - counter.count_messages([CODEC.to_dict(m) for m in messages], schemas or None)
-            rooms.append(room_for_texts(left, messages, counter) if chat else left)
-        return min(rooms)
+        tools = self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
+        counter, door, messages = self._counter_for(llm), self._door_of(llm), _as_sent(prompt, llm)
+        schemas = schemas_in(_model(llm), {"tools": tools}) or None
+        left = limit - counter.count_messages([CODEC.to_dict(m) for m in messages], schemas)
+        chat = door is not None and door.metadata.is_chat_model
+        return room_for_texts(left, messages, counter) if chat else left
 
 
 class _Fitted(str):
     """A chunk made for its prompt: shown again in a template without the question it stays."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        # `SimpleSummarize` sends a list, in which quotes and escaped line breaks would take more room.
+        return str(self)
 
 
 def asks_once() -> bool:
@@ -243,13 +254,27 @@ def for_one_call(limit: int | None, *, told: bool) -> int | None:
     return max(limit - free, limit // 2)
 
 
-def _may_be_sent(prompt: BasePromptTemplate) -> list[BasePromptTemplate]:
-    """Returns the templates of which a synthesizer may send one, where it shows `prompt`."""
-    # It shows the longer of two by characters of their plain texts. Of the one chunk made here it asks; only
-    # a second one would refine. To a chat model the question's own template may be longer than the shown one.
-    if "existing_answer" not in prompt.template_vars or "existing_answer" in prompt.kwargs:
-        return [prompt]
-    return [prompt, DEFAULT_TEXT_QA_PROMPT_SEL.partial_format(query_str=prompt.kwargs.get("query_str", ""))]
+def _first_asked(prompt: Any, llm: Any) -> tuple[Any, list[Any]]:
+    """Returns the template in which a synthesizer first sends the one chunk, and a program's schema beside it.
+
+    A `Refine` shows the longer of its two templates, by characters of their plain texts, and often without
+    the question. Its calling function has both; a chunk that refines an answer is packed again.
+    """
+    frame: Any = sys._getframe(2)  # noqa: SLF001 - the caller of `repack`
+    while frame.f_code.co_name == "<listcomp>":
+        frame = frame.f_back
+    refine, query = frame.f_locals.get("self"), frame.f_locals.get("query_str")
+    if not isinstance(refine, Refine) or query is None:
+        return prompt, []
+    if "existing_answer" not in prompt.kwargs:
+        prompt = refine.get_prompts().get("text_qa_template", prompt).partial_format(query_str=query)
+    if not refine._structured_answer_filtering:  # noqa: SLF001 - stated nowhere else
+        return prompt, []
+    if llm.metadata.is_function_calling_model:
+        return prompt, [get_function_tool(StructuredRefineResponse)]
+    prompt = prompt.partial_format()
+    prompt.output_parser = PydanticOutputParser(StructuredRefineResponse)  # writes the schema into the prompt
+    return prompt, []
 
 
 def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[ChatMessage]:
@@ -267,6 +292,11 @@ def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[ChatMessage]:
 
 def _model(llm: Any) -> Any:
     return llm.llm if isinstance(llm, StructuredLLM) else llm
+
+
+def _asks(prompt: BasePromptTemplate) -> bool:
+    """Returns whether all questions of a template are filled in."""
+    return all(name in prompt.kwargs for name in QUESTIONS if name in prompt.template_vars)
 
 
 def _builds_an_index(prompt: BasePromptTemplate) -> bool:

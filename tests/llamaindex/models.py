@@ -59,8 +59,8 @@ class PlayLLM(FunctionCallingLLM):
             message=self.steps.pop(0) if self.steps else ChatMessage(role="assistant", content=self.answer)
         )
 
-    def chat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
-        return self._play(messages)
+    def chat(self, messages: Sequence[ChatMessage], tools: Any = (), **_: Any) -> ChatResponse:
+        return self._play(messages, tools)
 
     async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:
         return self._play(messages)
@@ -73,8 +73,8 @@ class PlayLLM(FunctionCallingLLM):
     async def acomplete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
         return self.complete(prompt)
 
-    def stream_chat(self, messages: Sequence[ChatMessage], **_: Any) -> Any:
-        answer = self._play(messages).message
+    def stream_chat(self, messages: Sequence[ChatMessage], tools: Any = (), **_: Any) -> Any:
+        answer = self._play(messages, tools).message
         yield ChatResponse(message=answer, delta=answer.content)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **_: Any) -> Any:

@@ -24,6 +24,9 @@ def _databases(place: str, tmp_path: Any) -> list[Any]:
     if place == "own":
         return [BudgetMemory.from_defaults(session_id=user, **options) for user in ("ann", "bob")]
     address = f"sqlite+aiosqlite:///{tmp_path}/m.db" if "file" in place else "sqlite+aiosqlite:///:memory:"
+    if place == "file of two stores":
+        options["async_database_uri"] = address
+        return [BudgetMemory.from_defaults(session_id=user, **options) for user in ("ann", "bob")]
     store = SQLAlchemyChatStore(table_name="m", async_database_uri=address)
     if place == "restored":
         options["chat_history"] = exchanges(1)
@@ -34,7 +37,10 @@ def _databases(place: str, tmp_path: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("place", "threads"),
-    [*itertools.product(["own", "shared", "restored", "file"], [False, True]), ("file of a server", False)],
+    [
+        *itertools.product(["own", "shared", "restored", "file", "file of two stores"], [False, True]),
+        ("file of a server", False),
+    ],
 )
 def test_messages_put_at_the_same_time_are_all_kept(
     place: str, threads: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch

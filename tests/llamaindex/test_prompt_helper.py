@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
@@ -33,6 +35,8 @@ from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, s
 
 COUNTER = counter_for("cl100k_base")
 CHUNKS = [n.text for n in nodes(20)]
+NEVER_ASK = (ResponseMode.NO_TEXT, ResponseMode.CONTEXT_ONLY)
+FILTERING = (ResponseMode.REFINE, ResponseMode.COMPACT)
 CHAT = ChatPromptTemplate.from_messages([("system", "Use {context_str} only."), ("user", "{query_str}")])
 
 
@@ -187,18 +191,17 @@ async def test_every_compacting_synthesizer_makes_one_call(mode: ResponseMode, i
 
 @draws()
 @given(
-    mode=st.sampled_from(
-        [mode for mode in ResponseMode if mode not in (ResponseMode.NO_TEXT, ResponseMode.CONTEXT_ONLY)]
-    ),
+    mode=st.sampled_from([mode for mode in ResponseMode if mode not in NEVER_ASK]),
     limit=st.integers(60, 300),
     texts=st.lists(st.integers(1, 30), min_size=1, max_size=5),
     asks=st.sampled_from([None, PromptTemplate("{context_str}\n{query_str}"), CHAT]),
     size=st.sampled_from([1, 20]),
     query=st.sampled_from(["Which is it?", "Which is it? " * 12]),
     refines=st.sampled_from([None, PromptTemplate("{existing_answer}, {context_msg}: {query_str}")]),
+    filtered=st.booleans(),
 )
 def test_whichever_template_is_sent_fits(
-    size: int, query: str, mode: Any, limit: int, texts: list[int], asks: Any, refines: Any
+    size: int, query: str, mode: Any, limit: int, texts: list[int], asks: Any, refines: Any, filtered: bool
 ) -> None:
     """Near the size of its templates, stock or one's own, each request fits, or nothing is asked; where there is room, it is."""
     llm = _llm(window=limit + 20, reply=20, answer="It is so. " * size)
@@ -208,13 +211,90 @@ def test_whichever_template_is_sent_fits(
         prompt_helper=BudgetPromptHelper(limit + 20, 20),
         text_qa_template=asks,
         refine_template=refines,
+        structured_answer_filtering=filtered and mode in FILTERING,
     )
     found = FixedRetriever([NodeWithScore(node=TextNode(text="It is so. " * n)) for n in texts])
     try:
         RetrieverQueryEngine(found, response_synthesizer=synthesizer).query(query)
     except BudgetExceededError:
-        assert limit < 230 or (size > 1 and mode == ResponseMode.REFINE)
+        assert limit < 230 + 90 * filtered or (size > 1 and mode == ResponseMode.REFINE)
     assert max(llm.sizes(), default=0) <= limit
+
+
+class _Toolless(PlayLLM):
+    """Is told a schema in its prompt."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return super().metadata.model_copy(update={"is_function_calling_model": False})
+
+
+def _asked(
+    kind: type[PlayLLM],
+    limit: int,
+    text: str,
+    query: str,
+    *,
+    bounded: bool,
+    filtered: bool,
+    is_async: bool,
+    **options: Any,
+) -> PlayLLM:
+    """Returns the model that was asked about one node."""
+    llm = kind(window=limit + 20, reply=20)
+    synthesizer = get_response_synthesizer(
+        llm=budget_model(llm) if bounded else llm,
+        prompt_helper=BudgetPromptHelper(limit + 20, 20),
+        structured_answer_filtering=filtered,
+        **options,
+    )
+    found = [NodeWithScore(node=TextNode(text=text))]
+    if is_async:
+        asyncio.run(synthesizer.asynthesize(query, found))
+    else:
+        synthesizer.synthesize(query, found)
+    return llm
+
+
+@pytest.mark.parametrize("mode", [mode for mode in ResponseMode if mode not in (*NEVER_ASK, "generation")])
+@draws(cases=7)
+@given(
+    lines=st.integers(20, 90),
+    query=st.integers(1, 60),
+    asks=st.sampled_from([None, PromptTemplate("{context_str}\n{query_str}"), CHAT]),
+    beside=st.integers(-100, 300),
+    filtered=st.booleans(),
+    kind=st.sampled_from([PlayLLM, _Toolless]),
+    how=st.fixed_dictionaries({"bounded": st.booleans(), "is_async": st.booleans()}),
+)
+def test_a_node_that_fits_is_sent_whole(
+    mode: Any, lines: int, query: int, asks: Any, beside: int, filtered: bool, kind: Any, how: dict[str, bool]
+) -> None:
+    """Beside any question, template and filter a node stays whole where it fits; no request is larger than the limit."""
+    text = "\n".join(f"Ticket {i} was closed in week {i % 50}." for i in range(lines))
+    options: dict[str, Any] = {"response_mode": mode, "text_qa_template": asks, **how}
+    options["filtered"] = filtered and mode in FILTERING
+    whole = _asked(kind, 100_000, text, words(query), **options)
+    [needed] = whole.sizes()
+    limit = needed + beside
+    asked = _asked(kind, limit, text, words(query), **options)
+    assert len(asked.requests) == 1
+    assert asked.sizes()[0] <= limit
+    if beside >= 8:
+        assert asked.requests == whole.requests
+
+
+@pytest.mark.parametrize("mode", FILTERING)
+def test_a_summary_reads_all_of_a_long_text(mode: ResponseMode) -> None:
+    """What a document summary asks leaves nothing out, also where the host shows its template without the question."""
+    llm, [long] = _llm(), nodes(1, 4000)
+    helper = BudgetPromptHelper(2000, 300)
+    synthesizer = get_response_synthesizer(llm=llm, response_mode=mode, prompt_helper=helper)
+    synthesizer.synthesize(DEFAULT_SUMMARY_QUERY, [long])
+    sent = "".join(str(m.content) for messages, _ in llm.requests for m in messages)
+    facts = long.text.split(". ")
+    assert sum(fact in sent for fact in facts) > 0.95 * len(facts)
+    assert max(llm.sizes()) <= 1700
 
 
 @pytest.fixture
