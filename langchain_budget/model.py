@@ -25,6 +25,7 @@ from rankbudget.adapters import (
     limits_of,
     refuse_empty,
     send_report,
+    whole_request_budget,
     with_clear_ids,
     within_window,
 )
@@ -221,7 +222,7 @@ class RequestBudget:
             limits = limits.at_most(self.inner.limits(model, asked).most)
         # The system messages of a finished request hold documents, too, and examples are turns like others:
         # the first doors check the share of one and the number of the other.
-        return replace(limits, budget=limits.budget.replace(max_system_ratio=None, last_turns=None))
+        return replace(limits, budget=whole_request_budget(limits.budget).replace(last_turns=None))
 
 
 def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:

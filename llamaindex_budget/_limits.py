@@ -36,7 +36,7 @@ from ._inserted import budget_within, with_blocks
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
-from ._texts import Texts, fitted, is_texts, passages_in, room_for_texts
+from ._texts import Texts, asks_for_numbers, fitted, is_texts, passages_in, room_for_texts
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes; and its tokenizer may count twice as much."""
@@ -45,9 +45,8 @@ _TEMPLATE_SPARE = 32
 _SMALLEST = 1024
 """In a smaller window `PromptHelper` finds no room beside its templates: "Chunk size ... is not positive"."""
 _ROUNDS = 4
-_LAST = (
-    " The question is all of the last message: have a reranker ask about fewer nodes (choice_batch_size=)."
-)
+_FEWER = " Have the reranker ask about fewer nodes (choice_batch_size=)."
+_ONCE = "the system prompt is sent once; a second copy, in the conversation, was left out"
 
 
 class _NoValueError(type):
@@ -184,8 +183,11 @@ class Door:
         check_messages(messages)
         refuse_empty(messages)
         limit = self.limit(arguments)
-        messages = self._with_passages(with_clear_calls(self.llm, messages), arguments)
+        given = self._with_passages(with_clear_calls(self.llm, messages), arguments)
+        messages = self._without_copies(given, arguments)
         whole = self._request(messages, arguments)
+        if messages is not given:
+            whole = replace(whole, notes=(*whole.notes, _ONCE))
         needed = room = limit
         for _ in range(_ROUNDS):
             # System messages of a finished request hold nodes, too; the limit leaves the band free.
@@ -193,7 +195,8 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                hint = _LAST if "question" in error.blocks else ""
+                numbered = error.blocks.get("question") and asks_for_numbers(messages[-1])
+                hint = _FEWER if numbered else ""
                 msg, blocks = f"{error}{hint}{self._asked_answer(arguments)}", error.blocks
                 raise RequestExceededError(msg, limit=limit, needed=error.needed, blocks=blocks) from error
             if not self.llm.metadata.is_chat_model:
@@ -223,6 +226,17 @@ class Door:
         made, report = fitted(held, lambda made: measure.total(put(made)), limit, query, self.counter)
         send_report(report, self.limits.on_report)
         return put(made)
+
+    def _without_copies(
+        self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
+    ) -> Sequence[ChatMessage]:
+        """Returns a request for a structured answer; one that is too long without what it says twice."""
+        flat = FlatConversation.read(messages)
+        once = None if flat is None else flat.once()
+        if once is None:
+            return messages
+        measure = CodecMeasure(CODEC, self.counter, schemas_in(self.llm, arguments) or None)
+        return messages if measure.total(messages) <= self.limit(arguments) else once
 
     def _request(self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]) -> PromptRequest:
         flat = FlatConversation.read(messages)

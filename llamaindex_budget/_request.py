@@ -16,7 +16,7 @@ from llama_index.core.types import PydanticProgramMode
 
 from rankbudget.adapters import sent_beside
 
-from ._codec import ChatCodec
+from ._codec import PINNED, ChatCodec
 
 _TOOL_KEYS = ("tools", "functions", "built_in_tools")
 _STEP_RESULTS = ("Observation: ", "Result of executing the code given:")
@@ -99,17 +99,18 @@ class FlatConversation:
     """A conversation that `messages_to_xml_format` wrote as one user message, read back.
 
     Agents with an `output_cls` ask for their structured answer so; cut as one text, it loses the question.
+    `messages` begins with the system messages that are sent before it.
     """
 
     def __init__(self, front: Sequence[ChatMessage], said: Sequence[str], tail: Sequence[str]) -> None:
-        self._front = front
+        self._front = len(front)
         self._tail = [TextBlock(text=text) for text in tail]
-        self.messages: list[ChatMessage] = []
+        self.messages = list(front)
         for text in said:
             opened, message = _FLAT_ROLE.fullmatch(text), _FLAT_MESSAGE.fullmatch(text)
             if opened:
                 self.messages.append(ChatMessage(role=opened[1], blocks=[]))
-            elif message and self.messages:
+            elif message and len(self.messages) > self._front:
                 self.messages[-1].blocks.append(TextBlock(text=message[1]))
 
     @classmethod
@@ -119,13 +120,23 @@ class FlatConversation:
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
         if texts[:1] != [_FLAT_START] or _FLAT_END not in texts or len(texts) != len(blocks):
             return None
+        if any(message.role not in PINNED for message in request[:-1]):
+            return None
         end = texts.index(_FLAT_END)
         return cls(request[:-1], texts[1:end], texts[end + 1 :])
 
     def render(self, _: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
         """Returns the request with what is kept of the conversation."""
-        blocks = [*messages_to_xml_format(history)[-1].blocks[:-1], *self._tail]
-        return [*self._front, ChatMessage(role=MessageRole.USER, blocks=blocks)]
+        front = [message for message in history[: self._front] if message.role in PINNED]
+        blocks = [*messages_to_xml_format(history[len(front) :])[-1].blocks[:-1], *self._tail]
+        return [*front, ChatMessage(role=MessageRole.USER, blocks=blocks)]
+
+    def once(self) -> list[ChatMessage] | None:
+        """Returns the request without the system messages that the conversation repeats; None if none is."""
+        front, said = self.messages[: self._front], self.messages[self._front :]
+        known = [(message.role, message.content) for message in front]
+        others = [message for message in said if (message.role, message.content) not in known]
+        return self.render({}, [*front, *others]) if len(others) < len(said) else None
 
 
 class FixedPrompt(ChatPromptTemplate):  # type: ignore[no-redef]  # pydantic's plugin stumbles over `kwargs`

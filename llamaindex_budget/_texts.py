@@ -16,6 +16,8 @@ from ._codec import CODEC, copy_message
 _NUMBER = re.compile(r"(?:Document|Source) \d+:\n|\[\d+\] ")
 """How LlamaIndex numbers the texts that a model is to choose from."""
 _NUMBERED = r"\n\n(?=(?:Document|Source) \d+:\n)"
+_CHOICE = re.compile(r"Each document has a number|^Document \d+:$", re.MULTILINE)
+"""What a reranker writes that asks for the numbers of documents."""
 _TAKEN = "Received passage ["
 """What `RankGPTRerank` has the model answer to each passage."""
 
@@ -59,6 +61,11 @@ def passages_in(messages: Sequence[ChatMessage]) -> list[int]:
     if not any(str(m.content).startswith(_TAKEN) for m in messages[-2:-1]):
         return []
     return [i for i, m in enumerate(messages[1:]) if str(m.content).startswith(_TAKEN)]
+
+
+def asks_for_numbers(message: ChatMessage) -> bool:
+    """Returns whether a message is a reranker's, which may ask about fewer documents at a time."""
+    return _CHOICE.search(message.content or "") is not None
 
 
 def _text_blocks(messages: Sequence[ChatMessage]) -> list[TextBlock]:

@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
 from rankbudget import BudgetSession, TokenBudget
-from rankbudget.adapters import adrive, plan_steps, typed_errors
+from rankbudget.adapters import adrive, plan_steps, typed_errors, whole_request_budget
 
 from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
@@ -85,7 +85,8 @@ class BudgetFunctionAgent(FunctionAgent):
         budget = request.budget
         limit = budget.limit(band=request.counter.band)
         request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: CODEC)
-        request = replace(request, budget=budget)
+        budget.check_system(request.counter.count(self.system_prompt or ""))
+        request = replace(request, budget=whole_request_budget(budget))
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
         kept = plan.messages
         # Of a request that is cut here, a bounded LLM sees only what is left.

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         write_session,
     )
     from .prompt.signals import segment_signals
-    from .prompt.stages import plain_budget, plan_steps
+    from .prompt.stages import plain_budget, plan_steps, whole_request_budget
     from .relevance.embedding import EmbeddingScorer, default_embedder
     from .report.following import following
     from .report.observers import report_figures
@@ -107,7 +107,7 @@ _HOMES = {
         "write_counter", "write_session",
     ),
     "prompt.signals": ("segment_signals",),
-    "prompt.stages": ("plain_budget", "plan_steps"),
+    "prompt.stages": ("plain_budget", "plan_steps", "whole_request_budget"),
     "relevance.embedding": ("EmbeddingScorer", "default_embedder"),
     "report.following": ("following",),
     "report.observers": ("report_figures",),
@@ -125,8 +125,8 @@ __all__ = [
     "plain_budget", "plan_steps", "read_counter", "read_session", "refuse_empty", "refuse_empty_question",
     "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
     "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text",
-    "typed_errors", "window_asked_of", "window_notes", "with_clear_ids", "within_window", "without_answered",
-    "wrapper_of", "write_counter", "write_session",
+    "typed_errors", "whole_request_budget", "window_asked_of", "window_notes", "with_clear_ids",
+    "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
 ]  # fmt: skip
 
 

@@ -282,9 +282,17 @@ def test_limits_come_from_the_model_a_budget_a_session_or_a_number() -> None:
     assert used(budget_model(plain, {"context_window": 500, "reserve": 100}, counter=count)) <= 400
 
 
-def test_a_system_message_that_holds_documents_is_no_configuration_error(server: StrictModelServer) -> None:
-    """The share a budget allows its system prompt is the earlier doors' to check: here it is rendered, documents and all."""
-    budget = TokenBudget(context_window=WINDOW, reserve=100)
+@pytest.mark.parametrize(
+    "budget",
+    [
+        TokenBudget(context_window=WINDOW, reserve=100),
+        TokenBudget.of_blocks(system=50, history=500, response=100, context_window=WINDOW),
+    ],
+)
+def test_a_system_message_that_holds_documents_is_no_configuration_error(
+    budget: TokenBudget, server: StrictModelServer
+) -> None:
+    """What a budget allows its system prompt, a share or a size, is the earlier doors' to check: here it is rendered, documents and all."""
     model = budget_model(client(server), budget, counter="o200k_base")
     assert model.invoke([SystemMessage(LATE), HumanMessage("And now?")]).content == "ok"
 

@@ -133,6 +133,12 @@ def plain_budget(tokens: object) -> TokenBudget:
     return budget_of(index(tokens))
 
 
+def whole_request_budget(budget: TokenBudget) -> TokenBudget:
+    """Returns the budget of a finished request, whose system messages hold blocks: it bounds no system prompt."""
+    sizes = {name: size for name, size in budget.sizes.items() if name != "system"}
+    return budget.replace(max_system_ratio=None, sizes=sizes)
+
+
 @lru_cache(maxsize=256)
 def budget_of(tokens: int) -> TokenBudget:
     """Returns the same for a number that was checked."""
