@@ -24,7 +24,7 @@ class MadeOf:
     frames: Mapping[str, int]  # tokens around the pieces of each
     budget: TokenBudget  # the memory's, for shares and ranks
     notice: str | None  # the content block before the text
-    size: int  # content blocks from the text on: media and the texts between them
+    are_texts: Sequence[bool]  # content blocks from the text on: texts and the media between them
     show: Callable[[Mapping[str, Fit]], list[Any]]  # such content blocks
 
 
@@ -153,7 +153,9 @@ class _Apart:
         stop, message, bare = start + 1, messages[at], copy_message(messages[at])
         blocks: list[Any] = bare.blocks
         if blocks[start].text == text:
-            stop = start + text.made_of.size
+            stop = start
+            for is_text in text.made_of.are_texts:  # a conversation written as text has lost the media
+                stop += stop < len(blocks) and isinstance(blocks[stop], TextBlock) == is_text
             start -= bool(start) and getattr(blocks[start - 1], "text", "") == text.made_of.notice
             del blocks[start:stop]
         else:  # the host wrote it into a text of its own

@@ -166,7 +166,7 @@ class Rendering:
             frames=request.frames,
             budget=request.budget,
             notice=self.memory.notice,
-            size=len(written),
+            are_texts=[isinstance(block, TextBlock) for block in written],
             show=show,
         )
         return Inserted.of(defused(written[0].text), made_of)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from llama_index.core.agent.utils import messages_to_xml_format
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
-from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.memory import Memory, StaticMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
@@ -71,13 +71,15 @@ AGENTS = {
 }
 
 
-def _memory(budget: TokenBudget, size: int, past: int, insert: InsertMethod) -> BudgetMemory:
+def _memory(budget: TokenBudget, size: int, past: int, insert: InsertMethod, pictures: int) -> BudgetMemory:
     note = "The crew of the north quay packs order {}."
     text = " ".join(note.format(i) for i in range(size // 10))
+    album = [ImageBlock(url=f"https://example.org/{i}.png", detail="low") for i in range(pictures)]
+    blocks = [BudgetMemoryBlock(name="notes", text=text)]
     return BudgetMemory.from_defaults(
         budget=budget,
         counter=CL100K,
-        memory_blocks=[BudgetMemoryBlock(name="notes", text=text)],
+        memory_blocks=[*blocks, BudgetMemoryBlock(name="album", read=lambda _: album)] if album else blocks,
         insert_method=insert,
         chat_history=exchanges(past),
         chat_store=ListStore(),
@@ -101,9 +103,13 @@ def _llm(kind: str) -> PlayLLM:
     past=st.integers(0, 6),
     ratio=st.sampled_from([0.25, None]),
     insert=st.sampled_from(list(InsertMethod)),
+    pictures=st.integers(0, 2),
     output=st.sampled_from([None, Packer]),
 )
-@example(limit=2000, share=0.6, rule=0.1, past=1, ratio=0.25, insert=InsertMethod.SYSTEM, output=Packer)
+@example(limit=2000, share=2, rule=0, past=3, ratio=None, insert=InsertMethod.USER, pictures=1, output=Packer)
+@example(
+    limit=2000, share=0.6, rule=0.1, past=1, ratio=0.25, insert=InsertMethod.SYSTEM, pictures=0, output=Packer
+)
 async def test_blocks_of_any_size_leave_room_for_what_must_stay(
     kind: str,
     limit: int,
@@ -112,13 +118,14 @@ async def test_blocks_of_any_size_leave_room_for_what_must_stay(
     past: int,
     ratio: float | None,
     insert: InsertMethod,
+    pictures: int,
     output: Any,
 ) -> None:
     """Each request of a run is within the limit with system prompt and question, and the answer comes as the class asked for."""
     budget = TokenBudget(context_window=limit + RESERVE, reserve=RESERVE, max_system_ratio=ratio)
     prompt = f"Be brief. {words(int(limit * rule))}"
     llm = _llm(kind)
-    memory = _memory(budget, int(limit * share), past, insert)
+    memory = _memory(budget, int(limit * share), past, insert, pictures)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*structured output")
         answer = await AGENTS[kind](llm, budget, prompt, output).run(QUESTION, memory=memory)
