@@ -56,7 +56,7 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
         return None
     asks = _places_of(asking, pieces)
     told = ["" if i in asks else piece for i, piece in enumerate(pieces)]  # what asks does not answer
-    near, others = ranked_by_words(told, asked)
+    near, others, _ = ranked_by_words(told, asked)
     if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
     order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces))]

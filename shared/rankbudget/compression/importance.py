@@ -49,18 +49,18 @@ def by_importance(
 ) -> list[int]:
     """Returns positions, most worth keeping first.
 
-    First are the best item that says what was asked, `ends_first` ends, exceptions if few, further
-    such items with the `record` around each, and those that tell of trouble; then those that say some of it,
-    and all others from the ends towards the middle.
+    First are the items that say what was asked, each with a word that none before it says, `ends_first` ends,
+    exceptions if few, further such items with the `record` around each, and those that tell of trouble; then
+    those that say some of it, and all others from the ends towards the middle.
     """
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    near, others = ranked_by_words(items, asked)
+    near, others, telling = ranked_by_words(items, asked)
     records = chain.from_iterable(map(record, near))
     exceptions, told = troubles(items)
     first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
     return list(
-        dict.fromkeys([*near[:1], *ends[:ends_first], *first, *records, *exceptions, *told, *others, *ends])
+        dict.fromkeys([*telling, *ends[:ends_first], *first, *records, *exceptions, *told, *others, *ends])
     )
 
 
@@ -72,10 +72,14 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
     return ranked_by_words(items, asked)[0]
 
 
-def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list[int]]:
-    """Returns where items say what was asked, the best first, and where some of it."""
+def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list[int], list[int]]:
+    """Returns where items say what was asked, the best first, where some of it, and which come first.
+
+    Those are the best one and each with a rare word that none before it says: the head of a table may say
+    more words of the question than the row with the number.
+    """
     if not asked:
-        return [], []
+        return [], [], []
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
     held = [asked.intersection(_words_in(text)) for text in texts]
     times = Counter(chain.from_iterable(held))
@@ -90,10 +94,16 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     hits = [math.fsum([1 / times[word] for word in words]) for words in held]
     best = max(hits, default=0.0)
     most_of = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
-    rare = [i for i, words in enumerate(held) if any(times[word] <= few for word in words)]
-    near = sorted({*rare, *(most_of if len(most_of) <= few else ())}, key=lambda i: (-hits[i], i))
+    rare = {i: {word for word in words if times[word] <= few} for i, words in enumerate(held)}
+    most_of = most_of if len(most_of) <= few else []
+    near = sorted({*filter(rare.get, rare), *most_of}, key=lambda i: (-hits[i], i))
+    telling, said = list[int](), set[str]()
+    for i in near:
+        if not telling or not rare[i] <= said:
+            telling.append(i)
+            said |= rare[i]
     some = {i for i, words in enumerate(held) if any(times[word] <= _SOME * few for word in words)}
-    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i))
+    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i)), telling
 
 
 def _words_in(text: str) -> list[str]:

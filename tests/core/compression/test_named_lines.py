@@ -28,6 +28,16 @@ ROWS = {
     "phone=+49{id} took=12ms retries=3 region=eu-west-1 host=node-{id}.example.com balance={sum} currency=EUR",
     "prose": "- Customer {id} is {name} from {city} on plan pro, whose balance of {sum} euro is due in {id} hours",
 }
+TABLES = {  # the head of a table, and a row
+    "html": (
+        "<table><tr><th>order</th><th>customer</th><th>amount</th></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+    ),
+    "markdown": ("| order | customer | amount |\n|---|---|---|", "| {} | {} | {} |"),
+    "csv": ("order,customer,amount", "{},{},{}"),
+    "tabs": ("order\tcustomer\tamount", "{}\t{}\t{}"),
+    "json": ("", '{{"order":{},"customer":"{}","amount":{}}}'),
+}
 WHOLE = re.compile(r"\w+(?:[.:]\w+|(?<=\d),\d+)*")
 
 
@@ -58,6 +68,32 @@ def test_the_named_line_stays_whole_while_it_fits(style: str, seed: int, questio
     for limit in LIMITS:
         if limit >= COUNTER.count(line) + 30:
             assert line in compress_structured(text, limit, COUNTER, question.format("Olga Zwolinski")), limit
+
+
+@pytest.mark.parametrize("style", TABLES)
+@draws(cases=6)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(
+        ["How much was order {}?", "What amount did customer {1} pay?", "order {}: customer, amount?"]
+    ),
+    st.booleans(),
+)
+def test_the_named_row_of_a_table_stays(style: str, seed: int, question: str, announced: bool) -> None:
+    """From the tokens of head, row and markers on, though the head has more words of the question."""
+    draw, (head, form) = Random(seed), TABLES[style]
+    names = draw.sample([f"{first}{last.lower()}" for first in FIRST for last in LAST], 40)
+    rows = [(10_000 + 97 * n, name, draw.randint(100, 999) + 0.25) for n, name in enumerate(names)]
+    asked = draw.choice(rows)
+    lines = [*filter(None, [head]), *(form.format(*row) for row in rows)]
+    announced = announced and style != "json"
+    text = "\n".join(
+        ["Orders of this month, by customer:", "", *lines, "", "40 rows"] if announced else lines
+    )
+    row = form.format(*asked)
+    least = COUNTER.count(f"{head}\n{row}") + 30
+    for limit in {least, least + 5, least + 20, *(limit for limit in LIMITS if limit >= least)}:
+        assert row in compress_structured(text, limit, COUNTER, question.format(*asked)), limit
 
 
 @pytest.mark.parametrize("style", ROWS)
