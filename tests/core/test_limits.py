@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -117,6 +118,7 @@ def test_metadata_that_says_nothing_adds_nothing() -> None:
         {"priority": 101},
         {"confidence": 2},
         {"relevance_score": float("inf")},
+        {"score": 10**400, "priority": -(10**400), "created_at": 10**400, "confidence": Fraction(10**400)},
     ):
         assert segment_signals(metadata, name="d1") == {}
     sourced = segment_signals({"source": "a.md"})["provenance"]

@@ -59,7 +59,10 @@ def _number(value: Any, low: float = -math.inf, high: float = math.inf) -> float
     """Returns a finite number of any library's within the bounds."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer that is larger than any float
+        return None
     return number if math.isfinite(number) and low <= number <= high else None
 
 
