@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -97,13 +97,18 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     rare = {i: {word for word in words if times[word] <= few} for i, words in enumerate(held)}
     most_of = most_of if len(most_of) <= few else []
     near = sorted({*filter(rare.get, rare), *most_of}, key=lambda i: (-hits[i], i))
-    telling, said = list[int](), set[str]()
-    for i in near:
-        if not telling or not rare[i] <= said:
-            telling.append(i)
-            said |= rare[i]
     some = {i for i, words in enumerate(held) if any(times[word] <= _SOME * few for word in words)}
-    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i)), telling
+    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i)), _adding(near, rare)
+
+
+def _adding(near: Sequence[int], rare: Mapping[int, set[str]]) -> list[int]:
+    """Returns the first item, and each that has a rare word that none before it has."""
+    found, said = list(near[:1]), set[str]()
+    for i in near:
+        if not rare[i] <= said:
+            found.append(i)
+            said |= rare[i]
+    return found
 
 
 def _words_in(text: str) -> list[str]:
