@@ -144,7 +144,7 @@ class SlotSettings(LimitSettings):
         request = PromptRequest(
             **{**self._fields, **fields},
             history=messages,
-            blocks=tuple([self._block(slot, key, value[key]) for slot, key in found.items()]),
+            blocks=self._blocks(found, value),
             question=question if "query" in keys else None,
             question_text=question.text if question is not None else "",
             sources=getattr(self.session, "sources", frozenset[str]()).union(keys) - {"query"},
@@ -219,6 +219,13 @@ class SlotSettings(LimitSettings):
             )
             raise BudgetConfigError(msg)
         return messages[-1] if messages else None
+
+    def _blocks(self, keys: Mapping[str, str], value: Mapping[str, Any]) -> tuple[Block, ...]:
+        """Returns the blocks of slots; another call brings those of the session's sources that are empty."""
+        sources = getattr(self.session, "sources", ())
+        given = {slot: value[key] for slot, key in keys.items()}
+        brought = [slot for slot in given if slot not in sources or not _is_empty(given[slot])]
+        return tuple([self._block(slot, keys[slot], given[slot]) for slot in brought])
 
     def _block(self, name: str, key: str, value: Any) -> Block:
         one = isinstance(value, (str, Mapping, BaseModel)) or not isinstance(value, Iterable)

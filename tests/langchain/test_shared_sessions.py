@@ -162,6 +162,37 @@ def test_nothing_is_left_out_that_fits(order: str, limit: int, sizes: list[int],
     assert all(report.limit - report.total_tokens < cost for cost in dropped)
 
 
+@pytest.mark.parametrize("empty", [[], (), "", None])
+@draws(cases=6)
+@given(
+    st.sampled_from([["trim", "find"], ["find", "trim"], ["trim"], ["trim", "find", "trim"]]),
+    st.integers(200, 1500),
+    st.lists(st.integers(1, 60), max_size=12),
+    st.lists(st.integers(1, 40), max_size=12),
+    st.sampled_from(SHAPES),
+)
+def test_an_empty_slot_takes_no_share_from_another_call(
+    empty: Any, calls: list[str], limit: int, sizes: list[int], answers: list[int], shape: dict[str, Any]
+) -> None:
+    """A prompt needs a value for its variable; an empty one leaves to documents what no value leaves."""
+    thread = [m for n in answers for m in (HumanMessage(f"{n}?"), AIMessage("It was seen. " * n))]
+    documents = [Document(f"Note {n} says: " + "the pump was seen. " * size) for n, size in enumerate(sizes)]
+
+    def kept(**slot: Any) -> list[Any]:
+        budget = TokenBudget(context_window=limit + 100, reserve=100, **shape)
+        session = BudgetSession(budget, counter=EXACT, sources=("knowledge",))
+        compressor, trimmer = BudgetDocumentCompressor(session=session), BudgetTrimmer(session=session)
+        value = {"history": thread, "question": "What about the pump?", **slot}
+        return [
+            trimmer.invoke(value)["history"]
+            if call == "trim"
+            else compressor.compress_documents(documents, value["question"])
+            for call in calls
+        ]
+
+    assert kept(documents=empty) == kept()
+
+
 def test_without_a_conversation_documents_get_their_share() -> None:
     """Where the session knows no conversation the history's share stays free, also for few documents, and with any preset."""
     for shape in SHAPES:
