@@ -18,7 +18,7 @@ from .vector_tables import AT_ONCE
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, TextClause
 
-    from .vectors import Question
+    from .protocol import Question
 
 
 _HOLDS = """(
