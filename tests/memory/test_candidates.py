@@ -14,12 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rankbudget import Scope
-from rankbudget.memory import Memory, MemoryStore
+from rankbudget.memory import Memory, MemoryStore, terms
 from rankbudget.memory.tables import memories, row_of
 from rankbudget.memory.terms import add_terms
 from rankbudget.relevance.words import content_terms
+from tests.drawing import draws
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+ANN = Scope(user="ann")
 THINGS = (
     "invoice customer parcel refund server budget travel meeting contract printer garden holiday dentist "
     "school train flight hotel kitchen window letter"
@@ -199,3 +201,35 @@ def test_a_report_tells_what_brings_a_farther_memory_back(filled) -> None:
         enough = 2200 + int(more[1].replace(",", ""))
         assert name in {s.id for s in fitted(enough).segments}
         assert name not in {s.id for s in fitted(enough - 1).segments}
+
+
+OWN = st.lists(
+    st.lists(st.sampled_from("tea sail moon desk fern".split()), min_size=1, max_size=4), min_size=1
+)
+
+
+@draws(cases=2)
+@given(own=OWN, others=OWN, limit=st.integers(1, 6))
+@pytest.mark.parametrize("sample", [3, 2000])
+def test_what_others_store_changes_no_order(sample, own, others, limit) -> None:
+    """By words, candidates and their order are the same, whatever other users store, in few rows or in many."""
+    store, asked = MemoryStore(":memory:", embed=False), "Which tea, sail, desk or fern?"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terms, "_SAMPLE", sample)
+        for number, words in enumerate(own):
+            store.put(f"{number} {' '.join(words)}", scope=ANN)
+
+        def found() -> list[list[str]]:
+            ways = (
+                store.backend.near(asked, ANN, limit, store._now()),
+                store.search(asked, scope=ANN, limit=limit),
+            )
+            fitted = store.fit(asked, scope=ANN, max_tokens=40).segments
+            return [[one.text for one in way] for way in (*ways, fitted)]
+
+        before = found()
+        for number, words in enumerate(others):
+            for copy in range(5):
+                store.put(f"{number}.{copy} {' '.join(words)}", scope=Scope(user="bob"))
+        assert found() == before
+    store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -151,4 +152,17 @@ def test_calls_of_every_provider_reach_every_host(call: dict[str, Any], argument
     again = store.thread("of langchain", scope=ANN).messages()[0]["tool_calls"][0]["function"]["arguments"]
     assert again == (arguments if isinstance(arguments, str) else json.dumps(arguments))
     assert (type(found["langchain"][1]), found["langchain"][1].tool_call_id) == (ToolMessage, "c")
+    store.close()
+
+
+@pytest.mark.parametrize("held", [str, lambda data: {"url": data}], ids=["text", "url"])
+def test_an_image_as_bare_base64_is_an_image(held: Callable[[str], Any]) -> None:
+    """What ChatOllama sends as a picture is one in LlamaIndex, and no text of thousands of tokens."""
+    store, data = HistoryStore(":memory:"), base64.b64encode(bytes(range(256)) * 100).decode()
+    pictured = HumanMessage(
+        [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": held(data)}]
+    )
+    StoredMessageHistory(store, "t", scope=ANN).add_messages([pictured])
+    text, image = StoredChatStore(store=store, user="ann").get_messages("t")[0].blocks
+    assert (text.text, image.block_type, image.image) == ("Look.", "image", data.encode())
     store.close()

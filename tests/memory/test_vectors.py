@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,8 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rankbudget import Scope
+from rankbudget.errors import StoreError
 from rankbudget.memory import Memory, MemoryStore, vector_rows
 from rankbudget.memory.memory import digest_of
+from tests.drawing import draws
 
 SCOPES = [
     Scope(user="ann"),
@@ -223,6 +227,34 @@ def test_another_embedding_fills_in_its_own_vectors(shared_place, open_store) ->
     assert len(stored(new)) == 7
     assert new.embed_missing() == 0
     assert old.embed_missing() == 1
+
+
+ALTERNATES = "embed must give vectors of one length (got 'embed', then 'embed'). Ask again."
+
+
+@draws()
+@given(lengths=st.lists(st.sampled_from([2, 3]), min_size=1, max_size=12), last=st.sampled_from([2, 3]))
+def test_a_model_that_takes_over_counts_as_another_embedding(lengths, last) -> None:
+    """Calls answered in vectors of another length mix with no older ones; where they alternate, StoreError names both."""
+    left = iter(lengths)
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        length = next(left, last)
+        return [[1.0, *[float(len(text) % 7)] * (length - 1)] for text in texts]
+
+    store, told = MemoryStore(":memory:", embed=embed), list[str]()
+    for number in range(4):
+        store.put(f"Tea {number}.", scope=ANN)
+        try:
+            assert len(store.search(f"Which tea {number}?", scope=ANN)) == number + 1
+        except StoreError as error:
+            told.append(str(error))
+    assert [re.sub("<.*?>|/[23]", "", one) for one in told] == [ALTERNATES] * len(told)
+    list(left)
+    store.embed_missing()
+    assert len(store.search("Some more tea?", scope=ANN)) == 4
+    assert len([name for name, _ in stored(store) if name.endswith(f"/{last}")]) == 4
+    store.close()
 
 
 def test_a_changed_text_has_no_old_vector(shared_place, open_store) -> None:

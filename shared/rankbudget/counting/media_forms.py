@@ -42,6 +42,8 @@ _SAME_TYPE = {
     "application/octet-stream": "",
 }
 _DATA_URL = re.compile(r"^data:([^,;]{0,100})(?:;[^,]{0,99})?,", re.IGNORECASE)
+_BARE = re.compile(r"[A-Za-z0-9+/]{64,}={0,2}")
+"""Data where an address is expected, as Ollama's clients take it."""
 _BASE64_URL = re.compile(r"^data:([^,;]{0,100})(?:;[^,]{0,99})?;base64,", re.IGNORECASE)
 _PDF_START = "JVBERi0"  # "%PDF-" in base64
 _TYPE_OF_NAME = cache(mimetypes.MimeTypes)  # without this machine's own list
@@ -183,7 +185,7 @@ def _source(parts: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
             if inline := _DATA_URL.match(held[:400]):
                 raw = unquote_to_bytes(held[inline.end() :])
                 return base64.b64encode(raw).decode(), "", inline[1] or "text/plain"
-            is_address = key in ADDRESSES or "://" in held[:20]
+            is_address = (key in ADDRESSES and not _BARE.fullmatch(held)) or "://" in held[:20]
             return ("", held, "") if is_address else (held, "", "")
     return "", "", ""
 

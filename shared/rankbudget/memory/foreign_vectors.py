@@ -225,6 +225,10 @@ class ForeignVectors(SqlVectors):
             with self.database.write() as connection:
                 note(connection, self.index.name, fresh)
 
+    def _key_of(self, vector: Any) -> str:
+        del vector
+        return self.key
+
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """Adds rows to the index, and returns the marks of those that have none."""
         import numpy as np

@@ -17,7 +17,7 @@ from .terms import remove_terms
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from .vectors import Vectors
+    from .protocol import Vectors
 
 _AT_ONCE = 500
 """Rows named in one statement."""

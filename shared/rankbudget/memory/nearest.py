@@ -18,7 +18,7 @@ from .vector_tables import AT_ONCE
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, TextClause
 
-    from .vectors import Question
+    from .protocol import Question
 
 
 _HOLDS = """(
@@ -71,7 +71,7 @@ def near_by_words(
     rare = rows_with_rare_terms(connection, terms, seen, limit)
     found |= _rows(connection, set(rare.rows).difference(found), seen)
     found |= {row.seq: row for row in _always(connection, seen)}
-    return _near({seq: memory_of(row) for seq, row in found.items()}, rare)
+    return _near({seq: memory_of(found[seq]) for seq in sorted(found)}, rare)
 
 
 def near_by_meaning(

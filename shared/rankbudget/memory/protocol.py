@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..segment import Scope
 from .memory import Memory
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, TextClause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,52 @@ class MemoryBackend(Protocol):
 
     def forget(self, subject: Scope) -> Receipt:
         """Removes all of a user or project (rule 7)."""
+
+
+class Question(Protocol):
+    """A question that was embedded, before the transaction that answers it."""
+
+    def nearest(
+        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
+    ) -> list[tuple[int, float]]:
+        """Returns rows of a level that hold, the nearest first, with their similarity."""
+
+    def scores(self, connection: Connection, seqs: Sequence[int]) -> dict[int, float]:
+        """Returns the similarity of rows, of those that have a vector."""
+
+    def covers(self, level: Scope) -> bool:
+        """Returns whether all rows of a level have a vector."""
+
+    def lost(self, seqs: Iterable[int]) -> None:
+        """Hears that the database does not show rows that were found; the question is asked again."""
+
+
+class Vectors(Protocol):
+    """Where the vectors of memories are, and who compares them."""
+
+    def embed(self, text: str) -> Any:
+        """Returns what `write` needs for a text; it may take long, so no transaction is open."""
+
+    def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
+        """Writes the vector of a row in the transaction that writes the row."""
+
+    def written(self) -> None:
+        """Hears that a transaction that wrote was kept."""
+
+    def ask(self, query: str, levels: Sequence[Scope], limit: int) -> Question:
+        """Embeds a question, and some of the rows that have no vector yet."""
+
+    def fill(self) -> int:
+        """Embeds all rows that have no vector yet, and returns how many there were."""
+
+    def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
+        """Removes rows from where the database does not reach, and says where that failed."""
+
+    def sweep(self, subject: Scope | None = None) -> tuple[str, ...]:
+        """Removes deleted rows, all of a `subject` in any case, as `remove` does."""
+
+    def removed(self, seqs: Iterable[int]) -> None:
+        """Hears that rows were deleted."""
 
 
 def by_its_name(

@@ -28,7 +28,7 @@ from .timeline import Period, dated, periods_of
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from .vectors import Vectors
+    from .protocol import Vectors
 
 _TRIES = 20
 """How often a write is tried again that another process came before."""

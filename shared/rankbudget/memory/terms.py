@@ -5,6 +5,8 @@ Both index the stemmed terms of `relevance.words`, so that every language is rea
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import accumulate
@@ -25,6 +27,8 @@ _QUOTA = 10
 """Each rare term brings at least a tenth of the candidates by words, the rarest first."""
 _RARE = 500
 """Memories that the rarest terms of a question may be in, all together, beside a search by meaning."""
+_SAMPLE, _AT_ONCE = 2_000, 500
+"""Rows of a reader that say how rare a term is, and rows that are read in one statement."""
 _LONGEST = 64
 """Characters of a term that count; an encoded picture is one term, and PostgreSQL takes 2 kB."""
 _MOST_BYTES = 1_000_000
@@ -66,8 +70,44 @@ def rows_with_terms(
     found = _looked_for(terms)
     if not found:
         return []
-    chosen = _with_any(connection, found).where(wanted)
-    return connection.execute(chosen.limit(limit)).all()
+    if connection.dialect.name != "sqlite":
+        return connection.execute(_with_any(found).where(wanted).limit(limit)).all()
+    return _rows_by_worth(connection, found, wanted, limit)
+
+
+def _rows_by_worth(
+    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
+) -> Sequence[Any]:
+    """Returns what FTS5's bm25() would, if it knew of no others' rows than those that are wanted.
+
+    Of more than two thousand the newest say how rare each term is.
+    """
+    from sqlalchemy import bindparam, column, func, select, table, text
+
+    rows, index = memories(), table("rankbudget_memory_terms", column("rowid"), column("terms"))
+    any_term = " OR ".join(f'"{term}"' for term in terms)  # a term has letters and digits only
+    matches = text("rankbudget_memory_terms MATCH :any_term").bindparams(any_term=any_term)
+    some = select(index.c.rowid, index.c.terms).join_from(index, rows, index.c.rowid == rows.c.seq)
+    newest = some.where(matches, wanted).order_by(index.c.rowid.desc()).limit(_SAMPLE)
+    held = [(seq, set(said.split()).intersection(terms)) for seq, said in connection.execute(newest)]
+    counts = Counter(term for _, some in held for term in some)
+    worth = {term: math.log(1 + len(held) / (1 + counts[term])) for term in terms}
+    if len(held) < _SAMPLE:
+        best = nsmallest(limit, held, key=lambda one: (-sum(map(worth.__getitem__, sorted(one[1]))), -one[0]))
+        order = {seq: place for place, (seq, _) in enumerate(best)}
+        parts = [list(order)[start : start + _AT_ONCE] for start in range(0, len(order), _AT_ONCE)]
+        found = [
+            row for part in parts for row in connection.execute(rows.select().where(rows.c.seq.in_(part)))
+        ]
+        return sorted(found, key=lambda row: order[row.seq])
+    each = _for_each(connection, terms, "SELECT rowid AS seq, :w{n} AS worth FROM {with_term}")
+    each = each.bindparams(*[bindparam(f"w{n}", worth[term]) for n, term in enumerate(terms)])
+    pairs = each.columns(column("seq"), column("worth")).subquery("pairs")
+    total = func.sum(pairs.c.worth).label("total")
+    sums = select(pairs.c.seq, total).group_by(pairs.c.seq).subquery("sums")
+    # "+ 0" makes SQLite look the rows up by their numbers rather than walk through all of a reader.
+    chosen = select(rows).join_from(sums, rows, rows.c.seq == sums.c.seq + 0).where(wanted)
+    return connection.execute(chosen.order_by(sums.c.total.desc(), rows.c.seq.desc()).limit(limit)).all()
 
 
 class Rare(NamedTuple):
@@ -165,17 +205,11 @@ def _for_each(connection: Connection, terms: Sequence[str], find: str) -> TextCl
     return each.bindparams(**{f"t{n}": f"{quote}{term}{quote}" for n, term in enumerate(terms)})
 
 
-def _with_any(connection: Connection, terms: Sequence[str]) -> Select[Any]:
-    """Returns the statement that finds rows with any of the terms, the best first."""
-    from sqlalchemy import column, func, literal_column, select, table, text
+def _with_any(terms: Sequence[str]) -> Select[Any]:
+    """Returns PostgreSQL's statement that finds rows with any of the terms, the best first."""
+    from sqlalchemy import column, func, select, table, text
 
-    rows = memories()
-    index = table("rankbudget_memory_terms", column("rowid"), column("seq"), column("terms"))
-    if connection.dialect.name == "sqlite":
-        any_term = " OR ".join(f'"{term}"' for term in terms)  # a term has letters and digits only
-        matches = text("rankbudget_memory_terms MATCH :any_term").bindparams(any_term=any_term)
-        chosen = select(rows).join_from(rows, index, index.c.rowid == rows.c.seq).where(matches)
-        return chosen.order_by(literal_column("bm25(rankbudget_memory_terms)"), rows.c.seq.desc())
+    rows, index = memories(), table("rankbudget_memory_terms", column("seq"), column("terms"))
     any_term = " | ".join(f"'{term}'" for term in terms)
     query = text("CAST(:any_term AS tsquery)").bindparams(any_term=any_term)
     chosen = select(rows).join_from(rows, index, index.c.seq == rows.c.seq)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BudgetConfigError, StoreError, shown
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
@@ -22,60 +22,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import ColumnElement, Connection, TextClause
 
+    from .protocol import Question
+
     Vector = NDArray[np.float32]
 
 Whose = tuple[str, str]
 """The owner and the project of a row, as the table has them."""
 BATCH = 500
 """Rows without a vector that one search embeds: the others wait for the next one."""
+_TRIES = 3
+"""How often a question is embedded anew where rows get vectors of another length meanwhile."""
 REST = 60.0
 """Seconds until rows are embedded again after the database refused to keep their vectors."""
-
-
-class Question(Protocol):
-    """A question that was embedded, before the transaction that answers it."""
-
-    def nearest(
-        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
-    ) -> list[tuple[int, float]]:
-        """Returns rows of a level that hold, the nearest first, with their similarity."""
-
-    def scores(self, connection: Connection, seqs: Sequence[int]) -> dict[int, float]:
-        """Returns the similarity of rows, of those that have a vector."""
-
-    def covers(self, level: Scope) -> bool:
-        """Returns whether all rows of a level have a vector."""
-
-    def lost(self, seqs: Iterable[int]) -> None:
-        """Hears that the database does not show rows that were found; the question is asked again."""
-
-
-class Vectors(Protocol):
-    """Where the vectors of memories are, and who compares them."""
-
-    def embed(self, text: str) -> Any:
-        """Returns what `write` needs for a text; it may take long, so no transaction is open."""
-
-    def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
-        """Writes the vector of a row in the transaction that writes the row."""
-
-    def written(self) -> None:
-        """Hears that a transaction that wrote was kept."""
-
-    def ask(self, query: str, levels: Sequence[Scope], limit: int) -> Question:
-        """Embeds a question, and some of the rows that have no vector yet."""
-
-    def fill(self) -> int:
-        """Embeds all rows that have no vector yet, and returns how many there were."""
-
-    def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
-        """Removes rows from where the database does not reach, and says where that failed."""
-
-    def sweep(self, subject: Scope | None = None) -> tuple[str, ...]:
-        """Removes deleted rows, all of a `subject` in any case, as `remove` does."""
-
-    def removed(self, seqs: Iterable[int]) -> None:
-        """Hears that rows were deleted."""
 
 
 class SqlVectors:
@@ -138,11 +96,14 @@ class SqlVectors:
     def ask(self, query: str, levels: Sequence[Scope], limit: int) -> Question:
         """Returns the question with its vector, the index as new as the database."""
         del limit
-        vector = self.embed(query)
-        self.read_changes()
-        if self._fill([whose_of(level) for level in levels]):
+        for _ in range(_TRIES):  # the embedding may be another one meanwhile
+            asked = Asked(self, self.embed(query))
             self.read_changes()
-        return Asked(self, vector)
+            if self._fill([whose_of(level) for level in levels]):
+                self.read_changes()
+            if asked.key == self.key:
+                break
+        return asked
 
     def fill(self) -> int:
         """Embeds all rows without a vector, batch by batch; it may be stopped and called again."""
@@ -172,7 +133,7 @@ class SqlVectors:
 
     def _under(self, vector: Vector) -> None:
         """Starts anew where the embedding has other vectors than before."""
-        key, _ = key_of(self.embedder.name, vector), self.typed  # asked for before a transaction needs it
+        key, _ = self._key_of(vector), self.typed  # asked for before a transaction needs it
         with self.lock:
             if key != self.key:
                 self.key, self._changes = key, Changes()
@@ -273,11 +234,16 @@ class SqlVectors:
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """Returns what to write for rows."""
         vectors = self.embedder.vectors([row.text for row in rows])
+        if len(vectors):
+            self._under(vectors[0])
         return [self._row(row.seq, row.text, vector) for row, vector in zip(rows, vectors, strict=True)]
 
     def _row(self, seq: int, text: str, vector: Vector) -> dict[str, Any]:
         value = written(vector, typed=self.typed)
-        return {"seq": seq, "text": text, "embedder": self.key, "vector": value}
+        return {"seq": seq, "text": text, "embedder": self._key_of(vector), "vector": value}
+
+    def _key_of(self, vector: Vector) -> str:
+        return key_of(self.embedder.name, vector)
 
     def drop_deleted(self, connection: Connection, whose: Whose) -> None:
         from sqlalchemy import select
@@ -303,12 +269,13 @@ class Asked:
     def __init__(self, vectors: SqlVectors, vector: Vector) -> None:
         self._vectors = vectors
         self._vector = vector
+        self.key = vectors._key_of(vector)  # noqa: SLF001 - its own kind
 
     def nearest(
         self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows of a level, the nearest first, by cosine."""
-        own = self._vectors
+        own = self._own()
         if own.typed:
             rows, (owner, project) = memories().c, whose_of(level)
             mine = (rows.owner == owner) & (rows.project == project) & holds
@@ -319,7 +286,7 @@ class Asked:
 
     def scores(self, connection: Connection, seqs: Sequence[int]) -> dict[int, float]:
         """Returns the cosine of rows."""
-        own = self._vectors
+        own = self._own()
         if own.typed:
             known: dict[int, float] = {}
             for start in range(0, len(seqs), AT_ONCE):
@@ -335,6 +302,12 @@ class Asked:
             for whose, some in by_scope.items():
                 found |= own.rows[whose].scores(self._vector, some)
             return found
+
+    def _own(self) -> SqlVectors:
+        if self._vectors.key == self.key:
+            return self._vectors
+        msg = f"embed must give vectors of one length (got {self.key!r}, then {self._vectors.key!r}). Ask again."
+        raise StoreError(msg)
 
     def covers(self, level: Scope) -> bool:
         """Returns whether no row of a level lacks a vector."""

@@ -46,6 +46,11 @@ class Embedder:
         self._given = embed
         self._embed = embed or _WordVectors().embed
         self.name = name or ("wordllama" if embed is None else _name_of(embed))
+        self._forget()
+
+    def _forget(self, length: int | None = None) -> None:
+        """Remembers no text; vectors of another model, as one that takes over for it, are not comparable."""
+        self._length = length
         self._one: BoundedCache[str, Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=lambda _: 1)
         self._many: BoundedCache[tuple[str, ...], Vectors] = BoundedCache(max_size=_MOST_TEXTS, size=len)
 
@@ -71,6 +76,11 @@ class Embedder:
         missing = [text for text, row in rows.items() if row is None]
         new = self._embedded(missing) if missing else np.zeros((0, 0), dtype=np.float32)
         rows.update(zip(missing, new, strict=True))
+        lengths = set(map(len, rows.values()))
+        if missing and lengths != {self._length}:
+            self._forget(new.shape[1])
+        if len(lengths) > 1:
+            return self.raw(texts)
         found = new if len(missing) == len(texts) else np.stack([rows[text] for text in texts])
         if np.isfinite(found).all():  # an embedder that failed once is asked again
             self._many.keep(tuple(texts), found)
