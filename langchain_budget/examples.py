@@ -82,6 +82,10 @@ class BudgetExampleSelector(BaseExampleSelector):
         """Adds an example; selections that are under way do not see it."""
         check_values({"example": example})
         example_text(example, self.example_prompt)  # raises now where the prompt needs other fields
+        shared = set[str]().union(*self.examples[:1]).intersection(*self.examples).difference(example)
+        if shared and self.example_prompt is None:  # then the few-shot prompt may need what all others have
+            msg = f"example must have {shown(sorted(shared, key=str))}, as all others (got {shown(list(example))})"
+            raise BudgetConfigError(msg + ". Give example_prompt= where the few-shot prompt needs less.")
         cast("list[Any]", self.examples).append(example)
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:

@@ -141,16 +141,18 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
 
         kept, plan = yield from fit()
         try:
-            answer = yield send(kept, plan)
-        except ContextOverflowError as refusal:
-            if not self.retry:
-                raise
             try:
-                kept, plan = yield from fit(refused=sent[-1] if sent else plan.report)
-            except BudgetExceededError as error:  # its limit is ours, and no setting of the user's
-                raise refusal from error
-            answer = yield send(kept, plan)
-        self._send_report(request, following(sent[-1], plan.report) if sent else plan.report)
+                answer = yield send(kept, plan)
+            except ContextOverflowError as refusal:
+                if not self.retry:
+                    raise
+                try:
+                    kept, plan = yield from fit(refused=sent[-1] if sent else plan.report)
+                except BudgetExceededError as error:  # its limit is ours, and no setting of the user's
+                    raise refusal from error
+                answer = yield send(kept, plan)
+        finally:  # a handler may raise for an answer, too
+            self._send_report(request, following(sent[-1], plan.report) if sent else plan.report)
         writes = self.persist and not plan.unsummarized  # what is in no summary stays
         return _with_update(request, kept, answer) if writes else cast("Answer", answer)
 

@@ -18,6 +18,7 @@ from rankbudget.adapters import (
     Measure,
     PromptRequest,
     Steps,
+    answer_notes,
     fair_level,
     holds,
     plain_budget,
@@ -142,8 +143,9 @@ class Door:
         budget = given.budget
         if budget is None and given.max_tokens is None:
             budget = budget_for(self.llm)
-        elif window is not None:
-            budget = within_window(budget or budget_for(self.llm, context_window=window), window, self._name)
+        elif budget is not None or window is not None:
+            budget = budget or budget_for(self.llm, context_window=window)
+            budget = within_window(budget, window, self._name, answer_of(self.llm))
         if budget is not None:
             beside = None if window is None else max(1, window - (answer_of(self.llm) or 0))
             longer = max(0, answer - budget.reserve_tokens())
@@ -242,10 +244,14 @@ class Door:
         flat = FlatConversation.read(messages)
         history = messages if flat is None else flat.messages
         budget, own = self.limits.budget or TokenBudget(), known_window(self.llm)
-        given = budget.context_window if self.limits.budget is not None else 0
+        limit, notes = self.limit(arguments), tuple[str, ...]()
+        if self.limits.budget is not None:
+            given = budget.context_window
+            notes = window_notes(given, own or given, self._name)
+            notes += answer_notes(limit, answer_of(self.llm), own or given, self._name)
         request = PromptRequest(
             budget=budget,
-            notes=window_notes(given, own or given, self._name),
+            notes=notes,
             counter=self.counter,
             codec=StepCodec(history, flat=flat is not None),
             tools=schemas_in(self.llm, arguments) or None,
@@ -260,7 +266,6 @@ class Door:
             summarizer=None if self.limits.session is None else self.limits.session.summarizer,
             shorten_question=budget.shorten_question,
         )
-        limit = self.limit(arguments)
 
         def fits(measure: Measure) -> bool:
             if self.llm.metadata.is_chat_model:

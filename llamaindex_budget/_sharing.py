@@ -75,7 +75,7 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
 def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -> TokenBudget | None:
     """Returns a part's budget: its own, else its LLM's where it shares no session; None for a bare limit.
 
-    A smaller window of its LLM counts.
+    A smaller window of its LLM counts, and the answer that it asks for where the budget chose no reserve.
     """
     if budget is None:
         return budget_for(llm) if llm is not None and session is None else None
@@ -86,7 +86,7 @@ def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -
         llm, "request_limit"
     )  # the metadata of a `budget_model` keep some tokens free for the host
     own = budget_for(llm).context_window if exact else known_window(llm)
-    return within_window(given, own, type(llm).__name__)
+    return within_window(given, own, type(llm).__name__, answer_of(llm))
 
 
 def within(limits: TokenBudget | int, llm: BaseLLM | None) -> int:

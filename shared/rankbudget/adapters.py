@@ -51,7 +51,15 @@ if TYPE_CHECKING:
     from .optimizer.few_shot import example_text
     from .prompt.beside import is_text, sent_beside
     from .prompt.fit_documents import fit_one_block
-    from .prompt.limits import Limits, ModelFacts, holds, limits_of, window_notes, within_window
+    from .prompt.limits import (
+        Limits,
+        ModelFacts,
+        answer_notes,
+        holds,
+        limits_of,
+        window_notes,
+        within_window,
+    )
     from .prompt.pool import SessionPool
     from .prompt.pydantic_errors import typed_errors
     from .prompt.request import Plan, PromptRequest, Shown
@@ -98,7 +106,9 @@ _HOMES = {
     "optimizer.few_shot": ("example_text",),
     "prompt.beside": ("is_text", "sent_beside"),
     "prompt.fit_documents": ("fit_one_block",),
-    "prompt.limits": ("Limits", "ModelFacts", "holds", "limits_of", "window_notes", "within_window"),
+    "prompt.limits": (
+        "Limits", "ModelFacts", "answer_notes", "holds", "limits_of", "window_notes", "within_window",
+    ),
     "prompt.pool": ("SessionPool",),
     "prompt.pydantic_errors": ("typed_errors",),
     "prompt.request": ("Plan", "PromptRequest", "Shown"),
@@ -117,7 +127,7 @@ __all__ = [
     "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT",
     "Call", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure",
     "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer",
-    "Timeline", "adrive", "as_block", "assumed_window_of", "awaiting", "block_text", "blocking",
+    "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting", "block_text", "blocking",
     "call_reference", "called_in", "check_options", "content_text", "context_window_of", "default_embedder",
     "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished", "fit_one_block",
     "following",

@@ -44,6 +44,28 @@ WIDE = TokenBudget(context_window=1000, reserve=100)
         ({"budget": WIDE, "model": ModelFacts(window=1000, answer=400)}, 900),
         ({"budget": WIDE, "model": ModelFacts(window=9000, answer=400, answer_chosen=True)}, 900),
         ({"budget": WIDE, "model": ModelFacts(name="gpt-4", answer=8000, answer_chosen=True)}, 192),
+        ({"budget": {"context_window": 1000}, "model": ModelFacts(answer=400, answer_chosen=True)}, 600),
+        ({"budget": {"context_window": 1000}, "model": ModelFacts(answer=400)}, 600),
+        ({"budget": {"context_window": 1000}, "model": ModelFacts(answer=600)}, 700),
+        (
+            {"budget": {"context_window": 1000}, "model": ModelFacts(window=1100, answer=500)},
+            600,
+        ),
+        (
+            {
+                "budget": {"context_window": 1000},
+                "model": ModelFacts(window=9000, answer=2000, answer_chosen=True),
+            },
+            700,
+        ),
+        (
+            {
+                "budget": {"context_window": 1000, "sizes": {"task": 500}},
+                "model": ModelFacts(answer=600, answer_chosen=True),
+            },
+            400,
+        ),
+        ({"budget": WIDE, "model": ModelFacts(answer=400, answer_chosen=True)}, 900),
         ({"model": ModelFacts(), "max_tokens": 300}, 300),
         ({"model": ModelFacts(name="unheard-of"), "max_tokens": 300, "counter": "o200k_base"}, 300),
     ],

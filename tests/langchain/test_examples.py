@@ -77,7 +77,7 @@ def test_a_selector_can_be_copied(copied: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "shown", [CHAT, PromptTemplate.from_template("{input} {output}")], ids=["chat", "text"]
+    "shown", [CHAT, PromptTemplate.from_template("{input} {output}"), None], ids=["chat", "text", "fields"]
 )
 @pytest.mark.parametrize("added", [{"input": "a"}, {}, {"inputs": "a", "output": "b"}, "a", None])
 def test_an_example_that_cannot_be_shown_is_not_added(shown: Any, added: Any) -> None:
@@ -88,3 +88,6 @@ def test_an_example_that_cannot_be_shown_is_not_added(shown: Any, added: Any) ->
     assert selector.examples == EXAMPLES[:2]
     selector.add_example({"input": "q9", "output": "a9"})
     assert selector.select_examples({"input": "q9"})[0]["output"] == "a9"
+    selector = BudgetExampleSelector(example_prompt=shown)
+    selector.add_example({"input": "q", "output": "a", "note": ""})
+    selector.add_example({"input": "r", "output": "b", "note": "", "more": ""})

@@ -12,13 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import dynamic_prompt, wrap_model_call
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from pydantic import Field
 
 from langchain_budget import BudgetMiddleware, budget_model
 from rankbudget import BudgetReport
 from rankbudget.errors import BudgetConfigError
 from tests.drawing import draws
+
+
+class Failing(FakeListChatModel):
+    """A model whose provider refuses each request."""
+
+    responses: list[str] = Field(default_factory=lambda: ["fine"])
+    error: type[Exception] = ValueError
+
+    def _call(self, *_: Any, **__: Any) -> str:
+        raise self.error(self.responses[0])
 
 
 async def later(report: Any) -> None:
@@ -44,6 +56,22 @@ def _model(on_report: Any) -> Any:
 def _agent(on_report: Any) -> Any:
     ours = BudgetMiddleware(max_tokens=100, on_report=on_report)
     return create_agent(FakeListChatModel(responses=["fine"]), middleware=[ours])
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("error", [ValueError, ContextOverflowError])
+@pytest.mark.parametrize("retry", [False, True])
+async def test_a_call_that_fails_is_reported_too(
+    retry: bool, error: type[Exception], asynchronous: bool
+) -> None:
+    """A request was sent, whatever became of it: one report says what was in it, as for `budget_model`."""
+    reports: list[BudgetReport] = []
+    ours = BudgetMiddleware(max_tokens=100, retry=retry, on_report=reports.append)
+    agent = create_agent(Failing(error=error), middleware=[ours])
+    asked: Any = {"messages": [HumanMessage("How are you?")]}
+    with pytest.raises(error, match="fine"):
+        _ = await agent.ainvoke(asked) if asynchronous else agent.invoke(asked)
+    assert [report.blocks[0].kept for report in reports] == [1]
 
 
 @pytest.mark.parametrize("make", [_model, _agent])

@@ -37,7 +37,7 @@ class TokenBudget(BudgetArithmetic):
     Args:
         context_window: tokens the model can read and write together, by default those of `model`.
         reserve: kept for the answer: tokens if above 1, else a share (0-1) of the window without the system
-            prompt.
+            prompt. The default grows to the answer that the requests of a model beside the budget ask for.
         ratios: shares (0-1) of the room by block; "documents" is another name of "knowledge". A block without
             one draws from the "memory" share; with an empty mapping, all blocks without a size share equally.
         sizes: fixed tokens by block, instead of a share. "system" is a ceiling, "query" is kept for the

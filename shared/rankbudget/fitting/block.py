@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -41,6 +41,9 @@ _OUTCOMES: dict[RenditionKind, tuple[Action, str]] = {
 """What became of a segment by its rendition, and why, where the strategy does not say."""
 
 
+_MOST_AROUND = 64
+"""Tokens that tags may have around a text; a blank one with more is a picture, priced by its owner."""
+_BLANK = "filler", "It is blank, and not all texts fit."
 _Unit = tuple[Segment, list[int]]
 """What is kept or dropped as one, a segment or a group, and the positions of its members."""
 
@@ -71,11 +74,13 @@ def fit_block(
     block: str,
     query: str = "",
     cost: Cost | None = None,
+    media: Container[str] = (),
 ) -> Fit:
     """Returns the pieces of a block that cost at most `limit` tokens, and a decision for every segment.
 
-    Pinned segments stay with their groups and are paid for first; the strategy picks from the others. `cost`
-    comes from `asked_once`.
+    Pinned segments stay with their groups and are paid for first; the strategy picks from the others. Where
+    not all fit, blank texts are dropped first, but for those of segments with `media`. `cost` comes from
+    `asked_once`.
 
     Raises:
         BudgetExceededError: pinned segments need more than `limit`.
@@ -87,6 +92,8 @@ def fit_block(
     pinned = sum([price(one, one.text) for one, _ in units if one.pinned])
     if pinned > limit:
         raise _pins_exceed(segments, limit, pinned, block)
+    blank = _blank(free, limit - pinned, price, media)
+    free = [unit for unit in free if unit[0].id not in blank]
     found = Fit(pieces=(), tokens=0)
     if free:
         found = strategy.fit(
@@ -98,13 +105,13 @@ def fit_block(
             cost=price,
         )
         _check(found, free, strategy, limit - pinned, block)
-    placed = _placed(found, units, price)
+    placed, reasons = _placed(found, units, price), {**found.reasons, **dict.fromkeys(blank, _BLANK)}
     tokens = sum([piece.rendition.tokens for piece in placed.values()])
 
     def decide() -> tuple[Decision, ...]:
         decisions: dict[int, Decision] = {}
         for one, at in units:
-            own, needed = found.reasons.get(one.id), price(one, one.text)
+            own, needed = reasons.get(one.id), price(one, one.text)
             for i, member in zip(at, members_of(one), strict=True):
                 piece = placed.get(i)
                 why = own if piece else _why_dropped(own, needed, limit, limit - tokens)
@@ -116,8 +123,16 @@ def fit_block(
         pieces=tuple(placed.values()),
         tokens=tokens,
         decisions=_Later(decide),
-        needed=partial(_needed, found, free, pinned),
+        needed=partial(_needed, found, blank, units, pinned),
     )
+
+
+def _blank(free: Sequence[_Unit], room: int, price: Cost, media: Container[str]) -> dict[str, int]:
+    """Returns the segments without text, lines and media, and what all need; none where all fit."""
+    texts = [one for one, _ in free if not (one.text.strip() or one.beside or one.role or one.id in media)]
+    blank = [one for one in texts if not isinstance(one, Group) and price(one, "") <= _MOST_AROUND]
+    all_of_them = sum([price(one, one.text) for one, _ in free]) if blank else 0
+    return {one.id: all_of_them for one in blank} if all_of_them > room else {}
 
 
 def _units(segments: Sequence[Segment]) -> list[_Unit]:
@@ -140,10 +155,10 @@ def _group(members: Sequence[Segment]) -> Group:
     return Group(**fields, members=tuple(members))
 
 
-def _needed(found: Fit, free: Sequence[_Unit], pinned: int) -> dict[str, int]:
+def _needed(found: Fit, blank: Mapping[str, int], units: Sequence[_Unit], pinned: int) -> dict[str, int]:
     """Returns the smallest limit that keeps something of each dropped segment, pinned ones paid for."""
-    least = found.needed()
-    known = [one for one, _ in free if one.id in least]
+    least = {**found.needed(), **blank}
+    known = [one for one, _ in units if one.id in least]
     return {member.id: pinned + least[one.id] for one in known for member in members_of(one)}
 
 

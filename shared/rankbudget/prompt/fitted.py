@@ -159,6 +159,7 @@ def fit_block(request: PromptRequest, inputs: Inputs, prices: Prices, block: Blo
             block=block.name,
             query=block.query or inputs.question,
             cost=wish.cost,
+            media=request.beside,
         )
     return replace(fit, tokens=fit.tokens + wish.base) if fit.pieces else fit
 

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from ..budget.context_windows import context_window_of
 from ..budget.token_budget import TokenBudget
+from ..budget.validation import DEFAULT_RESERVE
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
@@ -22,6 +23,7 @@ _STORED = ("previous_response_id", "conversation", "cached_content")
 """What the integrations call that which a provider stores and adds to a request."""
 UNKNOWN = 1 << 62
 """A window that nothing states."""
+_HOW = "Set a smaller answer on the model, or give budget=TokenBudget(context_window=.., reserve=..)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,11 @@ class ModelFacts:
         if window is None or self.smallest_fallback is None:
             return window
         return min(window, self.smallest_fallback)
+
+    def answer_in(self, window: int) -> int | None:
+        """Returns the answer that needs room in a window: a default of more than half of it does not."""
+        eats = not self.answer_chosen and self.answer is not None and self.answer > window // 2
+        return None if eats else self.answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +125,15 @@ def limits_of(
     if given is None:
         whole = _budget(facts, own if own is None else min(own, context_window or own), max_tokens)
     else:
-        whole = given if facts is None else within_window(given, own, facts.shown_as)
+        whole = given if facts is None else _for_model(given, own, facts)
     wanted = context_window if given is None else given.context_window
     bare = wanted is None and facts is None  # a number alone is all of the limit
+    ceiling = None if bare else _beside_answer(facts, own or _stated(whole), max_tokens)
     return Limits(
         budget=whole,
         counter=counter_for(_counted_by(counter, facts, whole)),
-        ceiling=None if bare else _beside_answer(facts, own, max_tokens),
-        notes=() if bare and max_tokens is not None else _notes(wanted, whole, facts),
+        ceiling=ceiling,
+        notes=() if bare and max_tokens is not None else _notes(wanted, whole, facts, own, ceiling),
     )
 
 
@@ -135,28 +143,44 @@ def _counted_by(counter: Any, facts: ModelFacts | None, budget: TokenBudget) -> 
     return next((one for one in (counter, *of_model) if one is not None), budget.model or "o200k_base")
 
 
-def within_window(budget: TokenBudget, own: int | None, model: str) -> TokenBudget:
+def within_window(budget: TokenBudget, own: int | None, model: str, answer: int | None = None) -> TokenBudget:
     """Returns the budget within the model's `own` window, where that is known and smaller.
 
+    A reserve that nobody chose grows to the `answer` that the model's requests ask for.
+
     Raises:
-        BudgetConfigError: the budget's reserve or sizes leave nothing of that window.
+        BudgetConfigError: the budget's reserve or sizes, or the answer, leave nothing of that window.
     """
-    if own is None or own >= budget.context_window:
-        return budget
-    try:
-        return budget.replace(context_window=own)
-    except BudgetConfigError as error:
-        got = f"{budget.context_window:,}"
-        msg = f"budget must fit the window of the {model}, {own:,} tokens (got {got}). {error}"
-        raise BudgetConfigError(msg) from error
+    if own is not None and own < budget.context_window:
+        try:
+            budget = budget.replace(context_window=own)
+        except BudgetConfigError as error:
+            got = f"{budget.context_window:,}"
+            msg = f"budget must fit the window of the {model}, {own:,} tokens (got {got}). {error}"
+            raise BudgetConfigError(msg) from error
+    return budget if answer is None else _with_reserve(budget, answer, own or budget.context_window, model)
 
 
-def _notes(wanted: int | None, whole: TokenBudget, facts: ModelFacts | None) -> tuple[str, ...]:
-    """Returns what a report says of a window that is not the `wanted` one, or that nobody gave."""
-    has, model = whole.context_window, facts.shown_as if facts is not None else "model"
+def _for_model(budget: TokenBudget, own: int | None, facts: ModelFacts) -> TokenBudget:
+    return within_window(budget, own, facts.shown_as, facts.answer_in(own or budget.context_window))
+
+
+def _stated(budget: TokenBudget) -> int | None:
+    """Returns the window that a budget states of a model; beside a chosen reserve it may be any limit."""
+    return budget.context_window if budget.reserve == DEFAULT_RESERVE else None
+
+
+def _notes(
+    wanted: int | None, whole: TokenBudget, facts: ModelFacts | None, own: int | None, ceiling: int | None
+) -> tuple[str, ...]:
+    """Returns what a report says of a window that is not the `wanted` one or that nobody gave, and of answers."""
+    has = whole.context_window
     if wanted is None and facts is None:
         return (f"no limit was given, so a window of {has:,} tokens is assumed; give model= or max_tokens=",)
-    return () if wanted is None else window_notes(wanted, has, model)
+    if wanted is None or facts is None:
+        return ()
+    notes = answer_notes(whole.limit(ceiling=ceiling), facts.answer, own or has, facts.shown_as)
+    return (*window_notes(wanted, has, facts.shown_as), *notes)
 
 
 def window_notes(wanted: int, has: int, model: str) -> tuple[str, ...]:
@@ -164,6 +188,15 @@ def window_notes(wanted: int, has: int, model: str) -> tuple[str, ...]:
     if wanted <= has:
         return ()
     return (f"the given window of {wanted:,} tokens is larger than that of the {model}: {has:,} count",)
+
+
+def answer_notes(most: int, answer: int | None, window: int, model: str) -> tuple[str, ...]:
+    """Returns what a report says where prompts of up to `most` tokens leave too little for a model's answer."""
+    if answer is None or most + answer <= window:
+        return ()
+    left = f"prompts of up to {most:,} leave {window - most:,} of the window of {window:,}"
+    asks = f"the {model} asks for answers of up to {answer:,} tokens"
+    return (f"{asks}, but {left}; give the budget a larger reserve",)
 
 
 def holds(model: Any, arguments: Mapping[str, Any]) -> bool:
@@ -234,24 +267,35 @@ def _with_answer(budget: TokenBudget, facts: ModelFacts) -> TokenBudget:
 
     A default answer of more than half of the window is not reserved: the user is warned instead.
     """
-    asked, window = facts.answer, budget.context_window
-    if asked is None:
-        return budget
-    largest_system = window if budget.max_system_ratio is None else int(window * budget.max_system_ratio) + 1
-    if asked <= budget.reserve_tokens(largest_system):
-        return budget
-    how = "Set a smaller answer on the model, or give budget=TokenBudget(context_window=.., reserve=..)."
-    if asked > window // 2 and not facts.answer_chosen:
+    window = budget.context_window
+    asked = facts.answer_in(window)
+    if asked is not None:
+        return _with_reserve(budget, asked, window, facts.shown_as)
+    if facts.answer is not None:
         warnings.warn(
-            f"The {facts.shown_as} asks for answers of up to {asked:,} tokens, its window has {window:,}; "
-            f"{budget.reserve_tokens():,} are reserved. {how}",
+            f"The {facts.shown_as} asks for answers of up to {facts.answer:,} tokens, its window has "
+            f"{window:,}; {budget.reserve_tokens():,} are reserved. {_HOW}",
             stacklevel=2,
         )
+    return budget
+
+
+def _with_reserve(budget: TokenBudget, answer: int, own: int, model: str) -> TokenBudget:
+    """Returns the budget whose reserve holds an answer of a model with its `own` window, where none was chosen.
+
+    What a larger window holds beside the budget's is room for the answer. Where sizes leave none, they stay.
+    """
+    window, needed = budget.context_window, answer - (own - budget.context_window)
+    largest_system = window if budget.max_system_ratio is None else int(window * budget.max_system_ratio) + 1
+    if _stated(budget) is None or needed <= budget.reserve_tokens(largest_system):
         return budget
-    if asked >= window:
+    if needed >= window:
         msg = (
-            f"the answers of the {facts.shown_as} must have less than its window of {window:,} tokens "
-            f"(got {asked:,}). {how}"
+            f"the answers of the {model} must have less than its window of {own:,} tokens "
+            f"(got {answer:,}). {_HOW}"
         )
         raise BudgetConfigError(msg)
-    return budget.replace(reserve=max(asked, budget.reserve_tokens()))
+    try:
+        return budget.replace(reserve=max(needed, budget.reserve_tokens()))
+    except BudgetConfigError:
+        return budget

@@ -17,7 +17,7 @@ MEANINGS = {
     "too_large": "it alone needs more than the block's grant",
     "best_sentences": "its sentences that answer the question best are kept",
     "duplicate": "a kept segment says the same",
-    "filler": '"selective": it says nothing that must be kept',
+    "filler": 'a blank text where not all fit; "selective": it says nothing that must be kept',
     "discarded": 'your own plan for "selective" says so',
     "orphan_result": "a tool result without its call",
     "unanswered_call": (
