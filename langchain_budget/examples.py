@@ -84,7 +84,8 @@ class BudgetExampleSelector(BaseExampleSelector):
         example_text(example, self.example_prompt)  # raises now where the prompt needs other fields
         shared = set[str]().union(*self.examples[:1]).intersection(*self.examples).difference(example)
         if shared and self.example_prompt is None:  # then the few-shot prompt may need what all others have
-            msg = f"example must have {shown(sorted(shared, key=str))}, as all others (got {shown(list(example))})"
+            wanted = shown(sorted(shared, key=str))
+            msg = f"example must have {wanted}, as all others (got {shown(list(example))})"
             raise BudgetConfigError(msg + ". Give example_prompt= where the few-shot prompt needs less.")
         cast("list[Any]", self.examples).append(example)
 

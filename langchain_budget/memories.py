@@ -32,8 +32,8 @@ _SHARED = {"user": "in all projects", "project": "for everybody in the project",
 class MemoryRetriever(Settings, BaseRetriever):
     """Finds what a reader may see of a store's memories, for a trimmer's or a template's `memory` slot.
 
-    Those below the store's `least_confidence` are left out, as in every prompt. Each document has the memory's kind, priority, confidence, date and source in its metadata, where the
-    ranking reads them.
+    Those below the store's `least_confidence` are left out, as in every prompt. Each document has the memory's
+    kind, priority, confidence, date and source in its metadata, where the ranking reads them.
 
     Args:
         store: a `MemoryStore`.
@@ -138,15 +138,9 @@ def memory_tools(
         return f"Nothing is remembered as {key!r}."
 
     told = (
-        (
-            remember,
-            "Remembers a short text. A text under the same key, or a source of recall, replaces the older one.",
-        ),
+        (remember, "Remembers a short text. A text under the same key, or a source of recall, replaces it."),
         (recall, "Returns what is remembered about a question. The source of each is its key."),
-        (
-            forget_memory,
-            "Forgets what is remembered under a key, which may be a source that recall returned.",
-        ),
+        (forget_memory, "Forgets what is remembered under a key, or under a source that recall returned."),
     )
     return [StructuredTool.from_function(run, description=words) for run, words in told]
 

@@ -255,7 +255,7 @@ def for_one_call(limit: int | None, *, told: bool) -> int | None:
 
 
 def _first_asked(prompt: Any, llm: Any) -> tuple[Any, list[Any]]:
-    """Returns the template in which a synthesizer first sends the one chunk, and a program's schema beside it.
+    """Returns the template in which a synthesizer first sends the one chunk, and a schema beside it.
 
     A `Refine` shows the longer of its two templates, by characters of their plain texts, and often without
     the question. Its calling function has both; a chunk that refines an answer is packed again.

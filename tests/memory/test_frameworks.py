@@ -319,3 +319,15 @@ def test_a_graph_store_refuses_what_it_cannot_promise(graph_store):
     with pytest.raises(StoreUnsupportedError, match="cannot delete all"):
         graph_store.forget(ann)
     assert graph_store.get("n", scope=ann).text == "0"
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_dates_of_every_backend_can_be_compared(graph):
+    """A date without a time zone is UTC, whatever keeps the memory, and whoever changes it."""
+    store = MemoryStore(GraphBackend(InMemoryStore())) if graph else MemoryStore(":memory:", embed=False)
+    naive, ann = datetime(2100, 1, 1), Scope(user="ann")  # noqa: DTZ001 - as callers write them
+    made = store.put("Ann lives in Oslo.", scope=ann, valid_to=naive, review_at=naive)
+    known = naive.replace(tzinfo=timezone.utc)
+    assert (made.valid_to, made.review_at) == (known, known)
+    assert made.valid_from < made.valid_to
+    assert store.search("Oslo", scope=ann)[0].valid_to == known

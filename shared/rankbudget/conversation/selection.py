@@ -94,8 +94,8 @@ def order_of(timeline: Timeline, minimum: int, span: slice) -> Iterator[tuple[in
     """Yields the units of some turns as `in_order_of_importance` does.
 
     A step or an exchange with much that nothing can shorten, as photos, comes behind as much of the older
-    rest, and one of the last exchanges behind a quarter of that. So it does not keep the rest out of a small room,
-    and its place is the same in every room.
+    rest, and one of the last exchanges behind a quarter of that. So it does not keep the rest out of a small
+    room, and its place is the same in every room.
     """
     turns = islice(timeline.turns(), span.start, span.stop)
     newest, late = list[Turn](), list[Turn]()

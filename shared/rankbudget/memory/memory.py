@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from hashlib import blake2b
@@ -308,6 +308,12 @@ def utc(moment: datetime) -> datetime:
         return moment.astimezone(timezone.utc)
     except OverflowError:  # the first or last moment there is, in a time zone of its own
         return moment.replace(tzinfo=timezone.utc)
+
+
+def in_utc(memory: Memory) -> Memory:
+    """Returns a memory whose dates have a time zone, whatever keeps it."""
+    given = {name: getattr(memory, name) for name in DATES}
+    return replace(memory, **{name: utc(moment) for name, moment in given.items() if moment is not None})
 
 
 def levels_of(reader: Scope) -> list[Scope]:

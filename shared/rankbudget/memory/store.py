@@ -35,6 +35,7 @@ from .memory import (
     check_scope,
     check_storable,
     check_validity,
+    in_utc,
     utc,
 )
 from .protocol import MemoryBackend, Near, Receipt, by_its_name
@@ -159,7 +160,7 @@ class MemoryStore:
             msg = f"the store itself sets {', '.join(own)} of a memory. Leave it out."
             raise BudgetConfigError(msg)
         now = self._now()
-        memory = Memory(text=text, scope=scope, key=key, **fields)
+        memory = in_utc(Memory(text=text, scope=scope, key=key, **fields))
         check_validity(memory)
         if ttl is not None:
             begins = utc(memory.valid_from) if memory.valid_from else now
@@ -230,7 +231,7 @@ class MemoryStore:
             )
             raise BudgetConfigError(msg)
         check_validity(memory)
-        return self.backend.replace(memory)
+        return self.backend.replace(in_utc(memory))
 
     @named_options
     def versions(self, name: str, *, scope: Scope) -> list[Memory]:

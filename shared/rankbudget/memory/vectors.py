@@ -306,7 +306,8 @@ class Asked:
     def _own(self) -> SqlVectors:
         if self._vectors.key == self.key:
             return self._vectors
-        msg = f"embed must give vectors of one length (got {self.key!r}, then {self._vectors.key!r}). Ask again."
+        then = self._vectors.key
+        msg = f"embed must give vectors of one length (got {self.key!r}, then {then!r}). Ask again."
         raise StoreError(msg)
 
     def covers(self, level: Scope) -> bool:

@@ -173,7 +173,7 @@ def _stated(budget: TokenBudget) -> int | None:
 def _notes(
     wanted: int | None, whole: TokenBudget, facts: ModelFacts | None, own: int | None, ceiling: int | None
 ) -> tuple[str, ...]:
-    """Returns what a report says of a window that is not the `wanted` one or that nobody gave, and of answers."""
+    """Returns what a report says of a window not `wanted` or that nobody gave, and of answers."""
     has = whole.context_window
     if wanted is None and facts is None:
         return (f"no limit was given, so a window of {has:,} tokens is assumed; give model= or max_tokens=",)
@@ -191,7 +191,7 @@ def window_notes(wanted: int, has: int, model: str) -> tuple[str, ...]:
 
 
 def answer_notes(most: int, answer: int | None, window: int, model: str) -> tuple[str, ...]:
-    """Returns what a report says where prompts of up to `most` tokens leave too little for a model's answer."""
+    """Returns what a report says where prompts of up to `most` tokens leave an answer too little."""
     if answer is None or most + answer <= window:
         return ()
     left = f"prompts of up to {most:,} leave {window - most:,} of the window of {window:,}"
@@ -281,7 +281,7 @@ def _with_answer(budget: TokenBudget, facts: ModelFacts) -> TokenBudget:
 
 
 def _with_reserve(budget: TokenBudget, answer: int, own: int, model: str) -> TokenBudget:
-    """Returns the budget whose reserve holds an answer of a model with its `own` window, where none was chosen.
+    """Returns the budget whose reserve holds an answer of a model with its `own` window, if none was chosen.
 
     What a larger window holds beside the budget's is room for the answer. Where sizes leave none, they stay.
     """

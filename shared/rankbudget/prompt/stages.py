@@ -134,7 +134,7 @@ def plain_budget(tokens: object) -> TokenBudget:
 
 
 def whole_request_budget(budget: TokenBudget) -> TokenBudget:
-    """Returns the budget of a finished request, whose system messages hold blocks: it bounds no system prompt."""
+    """Returns the budget of a finished request: its system messages hold blocks, so it bounds no prompt."""
     sizes = {name: size for name, size in budget.sizes.items() if name != "system"}
     return budget.replace(max_system_ratio=None, sizes=sizes)
 
