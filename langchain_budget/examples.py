@@ -79,7 +79,11 @@ class BudgetExampleSelector(BaseExampleSelector):
         self.__post_init__()
 
     def add_example(self, example: dict[str, str]) -> Any:
-        """Adds an example; selections that are under way do not see it."""
+        """Adds an example; selections that are under way do not see it.
+
+        Raises:
+            BudgetConfigError: the example lacks a field of its prompt or, without one, of all others.
+        """
         check_values({"example": example})
         example_text(example, self.example_prompt)  # raises now where the prompt needs other fields
         shared = set[str]().union(*self.examples[:1]).intersection(*self.examples).difference(example)
