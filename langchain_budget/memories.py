@@ -32,8 +32,8 @@ _SHARED = {"user": "in all projects", "project": "for everybody in the project",
 class MemoryRetriever(Settings, BaseRetriever):
     """Finds what a reader may see of a store's memories, for a trimmer's or a template's `memory` slot.
 
-    Those below the store's `least_confidence` are left out, as in every prompt. Each document has the memory's
-    kind, priority, confidence, date and source in its metadata, where the ranking reads them.
+    Those below the store's `least_confidence` are left out, as in every prompt. Each document has the
+    memory's kind, priority, confidence, date and source in its metadata, where the ranking reads them.
 
     Args:
         store: a `MemoryStore`.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_index.core.agent.utils import messages_to_xml_format
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.output_parsers import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
@@ -128,6 +127,8 @@ class FlatConversation:
     def render(self, _: Mapping[str, Any], history: list[Any]) -> list[ChatMessage]:
         """Returns the request with what is kept of the conversation."""
         front = [message for message in history[: self._front] if message.role in PINNED]
+        from llama_index.core.agent.utils import messages_to_xml_format  # loaded only where an agent asks
+
         blocks = [*messages_to_xml_format(history[len(front) :])[-1].blocks[:-1], *self._tail]
         return [*front, ChatMessage(role=MessageRole.USER, blocks=blocks)]
 

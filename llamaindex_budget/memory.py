@@ -120,7 +120,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         await super().aput(copy_message(message))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
-        """Stores copies of messages; in our stores and a `SimpleChatStore` with none of others between them."""
+        """Stores copies of messages; in our store and a `SimpleChatStore` no others come between them."""
         check_messages(messages)
         add = self._adds_together()
         with self._lock:

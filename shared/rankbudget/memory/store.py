@@ -163,8 +163,7 @@ class MemoryStore:
         memory = in_utc(Memory(text=text, scope=scope, key=key, **fields))
         check_validity(memory)
         if ttl is not None:
-            begins = utc(memory.valid_from) if memory.valid_from else now
-            memory = replace(memory, expires_at=after(max(begins, now), ttl))
+            memory = replace(memory, expires_at=after(max(memory.valid_from or now, now), ttl))
         given = [*fields, *(["expires_at"] if ttl is not None else [])]
         memory, supersedes = by_its_name(self.backend, memory, supersedes, now)
         return self.backend.put(memory, given=given, supersedes=supersedes, now=now)
