@@ -312,8 +312,9 @@ def utc(moment: datetime) -> datetime:
 
 def in_utc(memory: Memory) -> Memory:
     """Returns a memory whose dates have a time zone, whatever keeps it."""
-    given = {name: getattr(memory, name) for name in DATES}
-    return replace(memory, **{name: utc(moment) for name, moment in given.items() if moment is not None})
+    given: dict[str, Any] = {name: getattr(memory, name) for name in DATES}
+    known: dict[str, Any] = {name: utc(moment) for name, moment in given.items() if moment is not None}
+    return replace(memory, **known)
 
 
 def levels_of(reader: Scope) -> list[Scope]:
