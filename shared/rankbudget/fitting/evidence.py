@@ -293,7 +293,8 @@ class _Rater:
         elif self.ranking is not None:
             shifts = self._shifts(list(map(max, rows)))
             rows = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
-        return with_records(queries_of(self.query)[0], texts, self.split.marks, rows, held[0])
+        asked, split = queries_of(self.query)[0], self.split
+        return with_records(asked, texts, split.marks, rows, held[0], split.heads)
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

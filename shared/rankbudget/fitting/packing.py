@@ -249,9 +249,8 @@ class Packing:
         text, before = "", -1
         for j in sorted(shown):
             whole_before = before == j - 1 and (cut is None or cut[0] != before)
-            apart = text[-1:].isspace() or shown[j][:1].isspace()
-            if text and not whole_before and not apart:
-                text += "\n" if sentences[before].endswith("\n") else " "  # what is between has gone
+            if text and not whole_before and not text[-1].isspace():  # what is between has gone
+                text += "\n" if sentences[before].endswith("\n") else " " * (not shown[j][:1].isspace())
             text += shown[j]
             before = j
         return text.strip()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Any, TypeVar, cast
 
 import regex
@@ -16,6 +16,7 @@ import regex
 from ..segment import Segment
 from .corpus import BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
+from .owners import NONE, owners_of
 from .protocol import Scorer
 from .question import plain_question
 from .records import Marks, marks_of
@@ -249,6 +250,21 @@ class Sentences:
         """The tables and stack traces of the texts that have some."""
         found = ((i, marks_of(pieces)) for i, pieces in enumerate(self.by_text) if len(pieces) > 1)
         return {i: marks for i, marks in found if any(marks)}
+
+    @cached_property
+    def heads(self) -> list[int]:
+        """The position of the sentence that says whose each one is; empty where no text is of records."""
+        found = [owners_of(pieces) for pieces in self.by_text]
+        starts = accumulate(map(len, found), initial=0)
+        return (
+            [
+                own if own == NONE else own + start
+                for start, owners in zip(starts, found, strict=False)
+                for own in owners
+            ]
+            if any(own != NONE for owners in found for own in owners)
+            else []
+        )
 
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""

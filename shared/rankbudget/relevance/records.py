@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 
 from .corpus import BoundedCache, TermIndex
 from .long_lines import SHORT, depths_of, is_keyed_list, is_table
 from .outline import Heading, above, ends_line, headings_of, is_gap, ruled_tables
+from .owners import NONE, named_first
 from .troubles import traces_in
 from .words import content_terms, numbered, without_counts
 
@@ -185,15 +187,19 @@ def with_records(
     marks: Mapping[int, Marks],
     ratings: Sequence[Sequence[float]],
     index: TermIndex,
+    owners: Sequence[int],
 ) -> list[list[float]]:
     """Returns ratings of the sentences of texts with those of one record behind the one that was asked for.
 
     What a record says belongs to its name: without it, the next record's value would be read as its own.
-    `index` is of all sentences; `marks` are those of the texts that have some.
+    `index` is of all sentences; `marks` are those of the texts that have some; `owners` say whose a sentence
+    is that other records have, too: that one is kept before it.
     """
     starts = list(accumulate(map(len, texts), initial=0))
     made = [list(row) for row in ratings]
-    for place in _asked_for(query, list(chain.from_iterable(texts)), index):
+    pieces = list(chain.from_iterable(texts))
+    holders, times = _holders(query, pieces, index)
+    for place in _asked_for(holders, times, max(1, len(pieces) // _FEW)):
         i = bisect_right(starts, place) - 1
         j = place - starts[i]
         if len(texts[i]) >= _FEWEST:
@@ -209,14 +215,30 @@ def with_records(
             best = max(of_frames, max(row) - _STEP / 2) if len(traces) <= _FEW_TRACES else of_frames
             for i in exception:
                 row[i] = max(row[i], best)
-    return made
+    if not owners:
+        return made
+    own, flat = list(chain.from_iterable(ratings)), list(chain.from_iterable(made))
+    named = [sorted(record, key=lambda i: -own[i]) for record in named_first(owners, holders)]
+    _lift(flat, list(dict.fromkeys(chain.from_iterable(named))), owners)
+    return [flat[start:stop] for start, stop in pairwise(starts)]
 
 
-def _asked_for(query: str, pieces: Sequence[str], index: TermIndex) -> list[int]:
-    """Returns the positions of the pieces that say what was asked as few others do.
+def _lift(ratings: list[float], first: Sequence[int], owners: Sequence[int]) -> None:
+    """Rates some pieces of records above all others of records, and what says whose one is above that one."""
+    best = max([max(ratings[i], ratings[owner]) for i, owner in enumerate(owners) if owner != NONE])
+    for rank, i in enumerate(reversed(first), start=1):
+        ratings[i] = best + _STEP * rank
+    for i in range(len(ratings) - 1, -1, -1):
+        if owners[i] != NONE:
+            ratings[owners[i]] = max(ratings[owners[i]], math.nextafter(ratings[i], math.inf))
 
-    They have a word that few have, or more of the rarer ones than any other: a first name and a surname. A
-    number belongs to the word before it, where a piece has both: 88 people are not department 88.
+
+def _holders(
+    query: str, pieces: Sequence[str], index: TermIndex
+) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Returns which pieces hold each word of a question, and how many.
+
+    A number belongs to the word before it, where a piece has both: 88 people are not department 88.
     """
     few = max(1, len(pieces) // _FEW)
     holders = {term: list(index.with_stem(term)) for term in content_terms(without_counts(query))}
@@ -226,6 +248,14 @@ def _asked_for(query: str, pieces: Sequence[str], index: TermIndex) -> list[int]
         both = [i for i in having if (word, number) in numbered(pieces[i])] if len(having) <= few else []
         if both:
             holders[number], times[number] = both, len(having)
+    return holders, times
+
+
+def _asked_for(holders: Mapping[str, Sequence[int]], times: Mapping[str, int], few: int) -> list[int]:
+    """Returns the positions of the pieces that say what was asked as few others do.
+
+    They have a word that few have, or more of the rarer ones than any other: a first name and a surname.
+    """
     rare, shared = dict[int, float](), dict[int, float]()
     for term, held in holders.items():
         for i in held:

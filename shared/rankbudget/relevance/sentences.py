@@ -53,6 +53,7 @@ _NOT_SPACE = re.compile(r"\S")
 _FIRST = re.compile(r"[^\s\"'“”„’«‹(\[]")
 _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
+_LINE_END = re.compile(r"[ \t\r]*\n")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
 MOST = 20_000
 """Sentences that are told apart in one text; the rest of a longer one is a single piece."""
@@ -96,7 +97,7 @@ def _sentences(text: str) -> list[str]:
         end = match.end()
         if end <= start or not _ends_sentence(text, match):
             continue
-        if text[end : end + 2].lstrip("\r")[:1] == "\n" or _is_inside(functions, end):
+        if _LINE_END.match(text, end) or _is_inside(functions, end):
             continue  # the line break that follows ends the piece
         if shortest and shortest.end() <= end:
             pieces.append(text[start:end])

@@ -1,0 +1,192 @@
+"""Whose a line is: in a text of records alike, the line above each one that says which record it is of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, takewhile
+
+from .outline import headings_of, is_gap
+
+NONE = -1
+_SHAPE = re.compile(r"\W*([^\W\d_][\w.-]*(?: [^\W\d_][\w.-]*)?)")
+"""What lines of several records have in common: a key, or the first two words of a sentence."""
+_WORDS = re.compile(r"[\w\s.-]+")
+_ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
+"""A row of a table: a record by itself."""
+_ALIKE, _IN_TURN = 0.5, 0.8
+"""Share of the lines that other records have, too; more, where only that tells where records begin."""
+
+_FEW = 3
+"""One in so many records may be named by a question."""
+_NEARLY = 0.8
+"""Share of what the best record says that another one that is named says at least."""
+
+
+def owners_of(pieces: Sequence[str]) -> list[int]:
+    r"""Returns for each piece the position of the one that says whose it is; `NONE` where no record is.
+
+    That is the heading above it, the line that it is indented below, the first one of its paragraph or line,
+    or the one before the fields that come in turn. Only what several records say needs one: without it, it
+    could be read as another record's.
+
+    Example:
+        >>> owners_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n"))
+        [-1, 0, -1, 2]
+    """
+    shapes = [_shape(piece) for piece in pieces]
+    owners = _outline(pieces)
+    below = _children(owners)
+    plain = ["" if i in below else shape for i, shape in enumerate(shapes)]
+    for run in below.values():
+        for starts, share in (
+            (_behind(is_gap, pieces, run), _ALIKE),
+            (_behind(_ends_line, pieces, run), _ALIKE),
+            *[(starts, _IN_TURN) for starts in _in_turn(pieces, plain, run)],
+        ):
+            parted = list(_parted(run, starts))
+            if _alike(parted, shapes, share):
+                for i, start in parted:
+                    owners[i] = start
+                break
+    _give_names(pieces, owners)
+    return _needed(owners, shapes)
+
+
+def _shape(piece: str) -> str:
+    found = _SHAPE.match(piece)
+    return found[1].casefold() if found and not _ROW.match(piece) else ""
+
+
+def _outline(pieces: Sequence[str]) -> list[int]:
+    """Returns the heading that each piece is under, or the line that it is indented below."""
+    headings = {heading.start: heading for heading in headings_of(pieces)}
+    owners, stop = [NONE] * len(pieces), 0
+    opened: list[tuple[tuple[bool, int], int]] = []
+    for i, piece in enumerate(pieces):
+        if i < stop:  # a heading of several lines
+            owners[i] = opened[-1][1]
+        elif i and not _ends_line(pieces, i - 1):
+            owners[i] = owners[i - 1]
+        elif piece.strip():
+            heading = headings.get(i)
+            if heading and piece.rstrip().endswith(":") and not is_gap(pieces, i):
+                heading = None  # as deep as the next line that is written so
+            depth = (False, heading.level) if heading else (True, len(piece) - len(piece.lstrip()))
+            while opened and opened[-1][0] >= depth:
+                opened.pop()
+            owners[i] = opened[-1][1] if opened else NONE
+            opened.append((depth, i))
+            stop = heading.stop if heading else 0
+    return owners
+
+
+def _ends_line(pieces: Sequence[str], i: int) -> bool:
+    return pieces[i].endswith("\n")
+
+
+def _children(owners: Sequence[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for i, owner in enumerate(owners):
+        found.setdefault(owner, []).append(i)
+    return found
+
+
+def _behind(
+    ends: Callable[[Sequence[str], int], bool], pieces: Sequence[str], run: Sequence[int]
+) -> set[int]:
+    return {i for i in run if i == run[0] or ends(pieces, i - 1)}
+
+
+def _in_turn(pieces: Sequence[str], shapes: Sequence[str], run: Sequence[int]) -> list[set[int]]:
+    """Returns where records may begin whose fields come in turn: at the names before these, at the first."""
+    times = Counter(shapes[i] for i in run if shapes[i])
+    fields = {shape for shape, n in times.items() if n > 1 and 2 * n >= max(times.values())}
+    n = next((n for n, i in enumerate(run) if shapes[i] in fields), 0)
+    look = _WORDS.sub("", pieces[run[n - 1]]) if n else None
+    names = {i for i in run if shapes[i] not in fields and _WORDS.sub("", pieces[i]) == look}
+    return [names, {i for i in run if shapes[i] == shapes[run[n]]}]
+
+
+def _parted(run: Sequence[int], starts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yields the pieces of a run that start no record, each with the start of its own."""
+    own = NONE
+    for i in run:
+        if i in starts:
+            own = i
+        elif own != NONE:
+            yield i, own
+
+
+def _alike(parted: Sequence[tuple[int, int]], shapes: Sequence[str], share: float) -> bool:
+    """Returns whether so many of the pieces have a shape that others of other owners have."""
+    said = {(own, shapes[i]) for i, own in parted if shapes[i]}
+    times = Counter(shape for _, shape in said)
+    return sum([times[shape] > 1 for _, shape in said]) >= max(1, share * len(parted))
+
+
+def _give_names(pieces: Sequence[str], owners: list[int]) -> None:
+    """Lets the first line below one that names nothing, as "<person>" or "---", say whose the others are."""
+    below = _children(owners)
+    same = Counter(pieces[i].strip() for i in below if i != NONE)
+    for i, lines in below.items():
+        if i != NONE and same[pieces[i].strip()] > 1:
+            for j in lines[1:]:
+                owners[j] = lines[0]
+
+
+def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
+    """Returns the owners of lines of records alike, and theirs."""
+    above = set(owners)
+    lines = [(i, own) for i, own in enumerate(owners) if i not in above and own != NONE]
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for i, own in lines:
+        groups.setdefault(owners[own], []).append((i, own))
+    needed: set[int] = set()
+    for group in [lines] if _alike(lines, shapes, _ALIKE) else groups.values():
+        for i, _ in group if _alike(group, shapes, _ALIKE) else ():
+            needed.update(takewhile(lambda j: j not in needed, _above(owners, i)))
+    return [own if i in needed else NONE for i, own in enumerate(owners)]
+
+
+def named_first(owners: Sequence[int], holders: Mapping[str, Iterable[int]]) -> list[list[int]]:
+    """Returns the pieces of the records that say most of what was asked, the one that says most first.
+
+    `holders` are the pieces that have each word of the question. A word above a record counts for all of it, and comes
+    before one in it: other records may refer to the one that is named. None where no record stands out.
+    """
+    above, records = set(owners), dict[int, list[int]]()
+    said: dict[int, set[str]] = {}
+    for word, held in holders.items():
+        for i in held:
+            said.setdefault(i, set()).add(word)
+    over: dict[int, set[str]] = {NONE: set()}
+    for i, own in enumerate(owners):
+        if i in above:
+            over[i] = said.get(i, set()) | over[own]
+        elif own != NONE:
+            records.setdefault(own, []).append(i)
+    words = {own: over[own].union(*[said.get(i, ()) for i in lines]) for own, lines in records.items()}
+    times, count = Counter(chain.from_iterable(words.values())), len(records)
+    rarity = {word: math.log(1 + (count - n + 0.5) / (n + 0.5)) for word, n in times.items()}
+    weights = {
+        own: (sum([rarity[word] for word in found]), sum([rarity[word] for word in over[own]]))
+        for own, found in words.items()
+    }
+    least = _NEARLY * max(weights.values(), default=(0.0, 0.0))[0]
+    best = [own for own in records if 0 < least <= weights[own][0]]
+    kinds = {frozenset(words[own]) for own in best}
+    named = [own for own in best if not any(words[own] < kind for kind in kinds)]
+    if len(named) > max(1, count // _FEW):
+        return []
+    return [
+        [*_above(owners, own), *records[own]] for own in sorted(named, key=weights.__getitem__, reverse=True)
+    ]
+
+
+def _above(owners: Sequence[int], i: int) -> Iterator[int]:
+    while i != NONE:
+        yield i
+        i = owners[i]
