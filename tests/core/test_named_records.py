@@ -61,6 +61,9 @@ FORMS = {
     "rules": form("---\nname: {}\n", "{key}: {value}\n"),
     "json": form(' {{\n  "name": "{}",\n', '  "{key}": "{value}",\n', '  "on": true\n },\n', "[\n"),
     "xml": form("<place>\n  <name>{}</name>\n", "  <{key}>{value}</{key}>\n", "</place>\n"),
+    "html": form("<h3>{}</h3>\n<ul>\n", "<li>{key}: {value}</li>\n", "</ul>\n"),
+    "wrapped text": form("{} began in May. It is\nin use.", " The {key}\nis {value}.", "\n\n"),
+    "parts": form("{}:\n", "  {key}: {value}\n  facts:\n    {key}: high\n"),
 }
 FLAT = "tight ini", "named text", "text"
 """Forms without a mark of where a record begins: there a name of three words is seen as a field of two."""

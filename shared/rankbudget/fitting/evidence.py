@@ -43,7 +43,8 @@ class Evidence:
 
     All sentences are in one order, and as many as fit are kept, so a larger limit keeps no less. The first
     sentence that does not fit is cut at a word's end. What is kept of a segment is its own words in their
-    order. Texts that repeat another one come last.
+    order. Of small records alike, the one that the question names comes first, and what several of them say
+    comes behind what names its record. Texts that repeat another one come last.
 
     Args:
         scorer: rates segments that have no score of their own; None takes the default mix. Beside scores of

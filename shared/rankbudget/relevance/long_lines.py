@@ -130,7 +130,8 @@ def _tag_cuts(line: str) -> list[int]:
     counts = Counter(_TAG.findall(line))
     outermost = [tag for tag, n in counts.items() if n > _FEWEST and not _NO_RECORD.match(tag)]
     for tag in outermost[:_MOST_TAGS]:
-        cuts = [found.start() for found in re.finditer(rf"(?<=>)(?=\s?<{re.escape(tag)}\b)", line)]
+        ends = rf"(?<=>)(?=\s?<{re.escape(tag)}\b)|(?<=</{re.escape(tag)}>)(?=\s?<)"  # a heading between two
+        cuts = [found.start() for found in re.finditer(ends, line)]
         longest = max([stop - start for start, stop in pairwise([0, *cuts, len(line)])])
         if len(cuts) >= _FEWEST and longest <= LONGEST:
             return cuts

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 
-from .outline import headings_of, is_gap
+from .outline import ends_line, headings_of, is_gap
 
 NONE = -1
 _SHAPE = re.compile(r"\W*([^\W\d_][\w.-]*(?: [^\W\d_][\w.-]*)?)")
 """What lines of several records have in common: a key, or the first two words of a sentence."""
 _WORDS = re.compile(r"[\w\s.-]+")
+_TAG = re.compile(r"\s*<[^<>]*>")
 _ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
 """A row of a table: a record by itself."""
 _ALIKE, _IN_TURN = 0.5, 0.8
@@ -36,14 +37,20 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
         >>> owners_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n"))
         [-1, 0, -1, 2]
     """
-    shapes = [_shape(piece) for piece in pieces]
+    found = _owners(pieces, list(map(_shape, pieces)))
+    if any(own != NONE for own in found) or not any(_TAG.match(piece) for piece in pieces):
+        return found
+    return _owners(pieces, [_shape(_TAG.sub("", piece)) for piece in pieces])  # "<li>tel: 12</li>"
+
+
+def _owners(pieces: Sequence[str], shapes: Sequence[str]) -> list[int]:
     owners = _outline(pieces)
     below = _children(owners)
     plain = ["" if i in below else shape for i, shape in enumerate(shapes)]
     for run in below.values():
         for starts, share in (
-            (_behind(is_gap, pieces, run), _ALIKE),
-            (_behind(_ends_line, pieces, run), _ALIKE),
+            ({i for i in run if i == run[0] or is_gap(pieces, i - 1)}, _ALIKE),
+            ({i for i in run if i == run[0] or ends_line(pieces[i - 1])}, _ALIKE),
             *[(starts, _IN_TURN) for starts in _in_turn(pieces, plain, run)],
         ):
             parted = list(_parted(run, starts))
@@ -68,7 +75,7 @@ def _outline(pieces: Sequence[str]) -> list[int]:
     for i, piece in enumerate(pieces):
         if i < stop:  # a heading of several lines
             owners[i] = opened[-1][1]
-        elif i and not _ends_line(pieces, i - 1):
+        elif i and not ends_line(pieces[i - 1]):
             owners[i] = owners[i - 1]
         elif piece.strip():
             heading = headings.get(i)
@@ -83,21 +90,11 @@ def _outline(pieces: Sequence[str]) -> list[int]:
     return owners
 
 
-def _ends_line(pieces: Sequence[str], i: int) -> bool:
-    return pieces[i].endswith("\n")
-
-
 def _children(owners: Sequence[int]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for i, owner in enumerate(owners):
         found.setdefault(owner, []).append(i)
     return found
-
-
-def _behind(
-    ends: Callable[[Sequence[str], int], bool], pieces: Sequence[str], run: Sequence[int]
-) -> set[int]:
-    return {i for i in run if i == run[0] or ends(pieces, i - 1)}
 
 
 def _in_turn(pieces: Sequence[str], shapes: Sequence[str], run: Sequence[int]) -> list[set[int]]:
