@@ -62,6 +62,7 @@ FORMS = {
     "json": form(' {{\n  "name": "{}",\n', '  "{key}": "{value}",\n', '  "on": true\n },\n', "[\n"),
     "xml": form("<place>\n  <name>{}</name>\n", "  <{key}>{value}</{key}>\n", "</place>\n"),
     "html": form("<h3>{}</h3>\n<ul>\n", "<li>{key}: {value}</li>\n", "</ul>\n"),
+    "page": form("<h3>{}</h3><ul>", "<li>{key}: {value}</li>", "</ul>"),
     "wrapped text": form("{} began in May. It is\nin use.", " The {key}\nis {value}.", "\n\n"),
     "parts": form("{}:\n", "  {key}: {value}\n  facts:\n    {key}: high\n"),
 }

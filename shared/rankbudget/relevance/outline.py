@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_DEPTH = re.compile(r"(#{1,6})\s|<h([1-6])\b", re.IGNORECASE)
+_DEPTH = re.compile(r"(#{1,6})\s|(?:</\w+>\s?)*<h([1-6])\b", re.IGNORECASE)
 _UNDERLINE = re.compile(r"([=~^*+\"'`-])\1{2,}\s*")
 _STYLES = {
     "bold": re.compile(r"(\*\*|__)(?!\s)[^*_]+\1:?"),

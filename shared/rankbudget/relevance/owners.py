@@ -37,10 +37,12 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
         >>> owners_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n"))
         [-1, 0, -1, 2]
     """
-    found = _owners(pieces, list(map(_shape, pieces)))
-    if any(own != NONE for own in found) or not any(_TAG.match(piece) for piece in pieces):
-        return found
-    return _owners(pieces, [_shape(_TAG.sub("", piece)) for piece in pieces])  # "<li>tel: 12</li>"
+    inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
+    for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
+        found = _owners(pieces, list(map(_shape, texts)))
+        if any(own != NONE for own in found):
+            return found
+    return [NONE] * len(pieces)
 
 
 def _owners(pieces: Sequence[str], shapes: Sequence[str]) -> list[int]:
