@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 
 from .outline import ends_line, headings_of, is_gap
@@ -14,12 +14,12 @@ NONE = -1
 _SHAPE = re.compile(r"\W*([^\W\d_][\w.-]*(?: [^\W\d_][\w.-]*)?)")
 """What lines of several records have in common: a key, or the first two words of a sentence."""
 _WORDS = re.compile(r"[\w\s.-]+")
+"""What a line has beside its looks: "[db]" and "[web]" look alike, and so do "db:" and "web:"."""
 _TAG = re.compile(r"\s*<[^<>]*>")
 _ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
 """A row of a table: a record by itself."""
 _ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
-
 _FEW = 3
 """One in so many records may be named by a question."""
 _NEARLY = 0.8
@@ -93,6 +93,7 @@ def _outline(pieces: Sequence[str]) -> list[int]:
 
 
 def _children(owners: Sequence[int]) -> dict[int, list[int]]:
+    """Returns the pieces that each owner has, in order."""
     found: dict[int, list[int]] = {}
     for i, owner in enumerate(owners):
         found.setdefault(owner, []).append(i)
@@ -109,7 +110,7 @@ def _in_turn(pieces: Sequence[str], shapes: Sequence[str], run: Sequence[int]) -
     return [names, {i for i in run if shapes[i] == shapes[run[n]]}]
 
 
-def _parted(run: Sequence[int], starts: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _parted(run: Sequence[int], starts: Container[int]) -> Iterator[tuple[int, int]]:
     """Yields the pieces of a run that start no record, each with the start of its own."""
     own = NONE
     for i in run:
@@ -153,8 +154,8 @@ def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
 def named_first(owners: Sequence[int], holders: Mapping[str, Iterable[int]]) -> list[list[int]]:
     """Returns the pieces of the records that say most of what was asked, the one that says most first.
 
-    `holders` are the pieces that have each word of the question. A word above a record counts for all of it, and comes
-    before one in it: other records may refer to the one that is named. None where no record stands out.
+    `holders` are the pieces that have each word of the question. A word above a record counts for all of it,
+    and comes before one in it: other records may refer to the one that is named. None where none stands out.
     """
     above, records = set(owners), dict[int, list[int]]()
     said: dict[int, set[str]] = {}
