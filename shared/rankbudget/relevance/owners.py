@@ -171,11 +171,11 @@ def named_first(owners: Sequence[int], holders: Mapping[str, Iterable[int]]) -> 
     words = {own: over[own].union(*[said.get(i, ()) for i in lines]) for own, lines in records.items()}
     times, count = Counter(chain.from_iterable(words.values())), len(records)
     rarity = {word: math.log(1 + (count - n + 0.5) / (n + 0.5)) for word, n in times.items()}
-    weights = {
-        own: (sum([rarity[word] for word in found]), sum([rarity[word] for word in over[own]]))
+    weights = {  # exact sums: a set has no order
+        own: [math.fsum(map(rarity.__getitem__, part)) for part in (found, over[own])]
         for own, found in words.items()
     }
-    least = _NEARLY * max(weights.values(), default=(0.0, 0.0))[0]
+    least = _NEARLY * max(weights.values(), default=[0.0])[0]
     best = [own for own in records if 0 < least <= weights[own][0]]
     kinds = {frozenset(words[own]) for own in best}
     named = [own for own in best if not any(words[own] < kind for kind in kinds)]
