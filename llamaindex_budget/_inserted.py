@@ -104,6 +104,14 @@ def with_blocks(
     )
 
 
+def system_texts(messages: Sequence[ChatMessage]) -> list[str]:
+    """Returns the texts of system messages without memory blocks; the stock memory tags its own."""
+    apart = _Apart.of(messages) if _ALIVE else None
+    told = messages if apart is None else [*apart.front, *apart.history]
+    texts = [message.content or "" for message in told if message.role in PINNED]
+    return [text for text in texts if "<memory>" not in text]
+
+
 def budget_within(room: int, request: PromptRequest) -> TokenBudget:
     """Returns the budget of a finished request, whose limit leaves all else free; blocks keep their share."""
     plain, given = plain_budget(max(1, room)).replace(safety=0), request.budget

@@ -20,7 +20,7 @@ from rankbudget.adapters import adrive, plan_steps, typed_errors, whole_request_
 from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
-from ._inserted import with_blocks
+from ._inserted import system_texts, with_blocks
 from ._options import by_name, check_part
 from ._sharing import budget_for, budget_of
 from .model import budget_model
@@ -85,7 +85,7 @@ class BudgetFunctionAgent(FunctionAgent):
         budget = request.budget
         limit = budget.limit(band=request.counter.band)
         request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: CODEC)
-        budget.check_system(request.counter.count(self.system_prompt or ""))
+        budget.check_system(sum(request.counter.count_many(system_texts(messages))))
         request = replace(request, budget=whole_request_budget(budget))
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
         kept = plan.messages
