@@ -50,12 +50,13 @@ def _owners(pieces: Sequence[str], shapes: Sequence[str]) -> list[int]:
     below = _children(owners)
     plain = ["" if i in below else shape for i, shape in enumerate(shapes)]
     for run in below.values():
+        gaps = {i for i in run if i == run[0] or is_gap(pieces, i - 1)}
         for starts, share in (
-            ({i for i in run if i == run[0] or is_gap(pieces, i - 1)}, _ALIKE),
+            (gaps, _ALIKE),
             ({i for i in run if i == run[0] or ends_line(pieces[i - 1])}, _ALIKE),
             *[(starts, _IN_TURN) for starts in _in_turn(pieces, plain, run)],
         ):
-            parted = list(_parted(run, starts))
+            parted = list(_parted(run, starts, gaps))
             if _alike(parted, shapes, share):
                 for i, start in parted:
                     owners[i] = start
@@ -110,12 +111,14 @@ def _in_turn(pieces: Sequence[str], shapes: Sequence[str], run: Sequence[int]) -
     return [names, {i for i in run if shapes[i] == shapes[run[n]]}]
 
 
-def _parted(run: Sequence[int], starts: Container[int]) -> Iterator[tuple[int, int]]:
-    """Yields the pieces of a run that start no record, each with the start of its own."""
+def _parted(run: Sequence[int], starts: Container[int], gaps: Container[int]) -> Iterator[tuple[int, int]]:
+    """Yields the pieces of a run that start no record, each with the start of its own, in one paragraph."""
     own = NONE
     for i in run:
         if i in starts:
             own = i
+        elif i in gaps:
+            own = NONE
         elif own != NONE:
             yield i, own
 
