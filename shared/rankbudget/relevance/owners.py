@@ -20,6 +20,8 @@ _ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
 """A row of a table: a record by itself."""
 _ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
+_FEWEST = 4
+"""Pieces of two records."""
 _FEW = 3
 """One in so many records may be named by a question."""
 _NEARLY = 0.8
@@ -39,7 +41,7 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
     """
     inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
     for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
-        found = _owners(pieces, list(map(_shape, texts)))
+        found = _owners(pieces, list(map(_shape, texts))) if len(pieces) >= _FEWEST else []
         if any(own != NONE for own in found):
             return found
     return [NONE] * len(pieces)
