@@ -120,7 +120,7 @@ def made(neutral: Mapping[str, Any], name: str | None) -> BaseMessage:
         named = {"name": neutral.get("name"), "id": name, "additional_kwargs": reasoning}
         return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, **named)
     given = {**neutral, "content": content}
-    given.pop("tool_calls", None)  # of no assistant: nobody calls them
+    given.pop("tool_calls", None)  # only an assistant calls tools
     if neutral["role"] == "tool":
         given["tool_call_id"] = neutral.get("tool_call_id") or ""
     message = convert_to_messages([given])[0]

@@ -105,7 +105,7 @@ WARNING = "asks for answers of up to"
 @pytest.mark.parametrize("door", DOORS)
 @draws(cases=len(DOORS))
 @hypothesis.given(data=st.data())
-def test_a_reserve_that_nobody_chose_holds_the_answer(door: str, data: st.DataObject) -> None:
+def test_the_default_reserve_holds_the_answer(door: str, data: st.DataObject) -> None:
     """Prompt and answer fit the window that a budget gives a model, with any shares and sizes of blocks; no report warns."""
     run, make = DOORS[door]
     window = data.draw(st.integers(800, 3000))

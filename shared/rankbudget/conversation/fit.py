@@ -20,7 +20,7 @@ from .units import Broken, Unit
 
 SUMMARY_SHARE = 0.3
 """Part of the history's room that a summary of what was dropped may take."""
-_ROUNDS = 8
+_ROUNDS, _UNKNOWN = 8, 1 << 62
 _STORED = "results of calls that the provider stores"
 _STEP = "newest tool call with its results"
 
@@ -199,7 +199,7 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
     """
     target = room + timeline.pinned_tokens + timeline.measure.overhead
     best: Selection | None = None
-    kept, aim, fits, over = 0, max(0, room), -1, 1 << 62
+    kept, aim, fits, over = 0, max(0, room), -1, _UNKNOWN
     for _ in range(_ROUNDS):
         selection = _select_by_parts(timeline, aim)
         if selection is None:
@@ -210,11 +210,12 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
             over = min(over, selection.tokens)
             aim = max(0, selection.tokens + spare, (fits + over) // 2)
         else:
+            same = best is not None and selection.tokens == best.tokens
             if len(messages) >= kept:
                 best, kept = selection, len(messages)
             if selection.complete or selection.cut is not None:
                 break  # with more room, a remembered cut would be chosen anew
-            fits, aim = aim, min(aim + max(1, spare), over - 1)
+            fits, aim = aim, over - 1 if same and over < _UNKNOWN else min(aim + max(1, spare), over - 1)
         if not fits < aim < over:
             break
     for selection in _counted_too_high(timeline, best, kept):

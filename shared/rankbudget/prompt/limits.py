@@ -146,7 +146,7 @@ def _counted_by(counter: Any, facts: ModelFacts | None, budget: TokenBudget) -> 
 def within_window(budget: TokenBudget, own: int | None, model: str, answer: int | None = None) -> TokenBudget:
     """Returns the budget within the model's `own` window, where that is known and smaller.
 
-    A reserve that nobody chose grows to the `answer` that the model's requests ask for.
+    The default reserve grows to the `answer` that the model's requests ask for.
 
     Raises:
         BudgetConfigError: the budget's reserve or sizes, or the answer, leave nothing of that window.
@@ -173,7 +173,7 @@ def _stated(budget: TokenBudget) -> int | None:
 def _notes(
     wanted: int | None, whole: TokenBudget, facts: ModelFacts | None, own: int | None, ceiling: int | None
 ) -> tuple[str, ...]:
-    """Returns what a report says of a window not `wanted` or that nobody gave, and of answers."""
+    """Returns what a report says of a window not `wanted` or not given, and of answers."""
     has = whole.context_window
     if wanted is None and facts is None:
         return (f"no limit was given, so a window of {has:,} tokens is assumed; give model= or max_tokens=",)

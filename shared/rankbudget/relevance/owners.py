@@ -15,7 +15,7 @@ _SHAPE = re.compile(r"\W*([^\W\d_][\w.-]*(?: [^\W\d_][\w.-]*)?)")
 """What lines of several records have in common: a key, or the first two words of a sentence."""
 _WORDS = re.compile(r"[\w\s.-]+")
 """What a line has beside its looks: "[db]" and "[web]" look alike, and so do "db:" and "web:"."""
-_TAG = re.compile(r"\s*<[^<>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 _ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
 """A row of a table: a record by itself."""
 _ALIKE, _IN_TURN = 0.5, 0.8

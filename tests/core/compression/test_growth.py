@@ -14,6 +14,7 @@ from rankbudget.compression.truncate import truncate_text
 from rankbudget.compression.units import split_units
 from rankbudget.optimizer.analyzer import AnalyzerConfig
 from rankbudget.relevance.lexical import KeywordScorer
+from rankbudget.relevance.owners import owners_of
 from rankbudget.relevance.sentences import split_sentences
 from rankbudget.testing import WordCounter
 from tests.growth import Growth, growth
@@ -73,6 +74,7 @@ READERS = {
         "x\n" * 8 + text + "\ny" * 8, 5, WORDS, "What is K-10, and who is ann@corp.com?"
     ),
     "sentences": lambda text: split_sentences(f"{text} "),
+    "records": lambda text: owners_of([f"k{n}: a{text}b\n" for n in range(4)]),
     "prompt parts": parse_prompt,
     "key moments": find_moments,
     "history": lambda text: ANALYZER.analyze({"history": text}, "q"),
