@@ -52,6 +52,20 @@ def holds_at(now: datetime) -> TextClause:
     return text(_HOLDS).bindparams(moment=seconds(now))  # building it of parts takes ten times as long
 
 
+def _shown_at(now: datetime, levels: Sequence[Scope]) -> TextClause:
+    """Returns which rows hold and are of any level: each owner that a level names, with each project."""
+    from sqlalchemy import text
+
+    owned = [owned_by(level) for level in levels]
+    values: dict[str, Any] = {"moment": seconds(now)}
+    named = []
+    for column in ("owner", "project"):
+        own = {f"{column}{n}": name for n, name in enumerate(sorted({one[column] for one in owned}))}
+        named.append(f"rankbudget_memories.{column} IN ({', '.join([':' + name for name in own])})")
+        values |= own
+    return text(" AND ".join([*named, _HOLDS])).bindparams(**values)
+
+
 def near_by_words(
     connection: Connection, query: str, levels: Sequence[Scope], limit: int, now: datetime
 ) -> Near:
@@ -62,12 +76,12 @@ def near_by_words(
     terms, holds = content_terms(query), holds_at(now)
     found: dict[int, Any] = {}
     for level in levels:
-        seen = belongs_to(level) & holds
-        nearest = list(rows_with_terms(connection, terms, seen, limit))
+        mine = belongs_to(level) & holds
+        nearest = list(rows_with_terms(connection, terms, mine, limit))
         if len(nearest) < limit:
-            nearest += _newest(connection, seen, limit)
+            nearest += _newest(connection, mine, limit)
         found |= {row.seq: row for row in nearest[:limit]}
-    seen = _any_of(levels) & holds
+    seen = _shown_at(now, levels)
     rare = rows_with_rare_terms(connection, terms, seen, limit)
     found |= _rows(connection, set(rare.rows).difference(found), seen)
     found |= {row.seq: row for row in _always(connection, seen)}
@@ -81,8 +95,7 @@ def near_by_meaning(
 
     Also returns the numbers of rows that were found by meaning and that the database does not show.
     """
-    holds = holds_at(now)
-    seen = _any_of(levels) & holds
+    holds, seen = holds_at(now), _shown_at(now, levels)
     rows: dict[int, Any] = {row.seq: row for row in _always(connection, seen)}
     hits: dict[int, float] = {}
     own: set[int] = set()
@@ -118,7 +131,7 @@ def _near(shown: Mapping[int, Memory], rare: Rare) -> Near:
     return Near(shown.values(), [shown[seq].id for seq in rare.named if seq in shown])
 
 
-def _rows(connection: Connection, seqs: Iterable[int], seen: ColumnElement[bool]) -> dict[int, Any]:
+def _rows(connection: Connection, seqs: Iterable[int], seen: TextClause) -> dict[int, Any]:
     """Returns those of the rows that are seen, by their number."""
     rows: dict[int, Any] = {}
     missing = sorted(seqs)
@@ -128,7 +141,7 @@ def _rows(connection: Connection, seqs: Iterable[int], seen: ColumnElement[bool]
     return rows
 
 
-def _always(connection: Connection, seen: ColumnElement[bool]) -> Sequence[Any]:
+def _always(connection: Connection, seen: TextClause) -> Sequence[Any]:
     from sqlalchemy import text
 
     return connection.execute(memories().select().where(seen, text(ALWAYS))).all()
@@ -137,10 +150,3 @@ def _always(connection: Connection, seen: ColumnElement[bool]) -> Sequence[Any]:
 def _newest(connection: Connection, wanted: ColumnElement[bool], limit: int) -> Sequence[Any]:
     chosen = memories().select().where(wanted).order_by(memories().c.seq.desc())
     return connection.execute(chosen.limit(limit)).all()
-
-
-def _any_of(levels: Sequence[Scope]) -> ColumnElement[bool]:
-    """Returns which rows are of any level: each owner that a level names, with each project."""
-    owned = [owned_by(level) for level in levels]
-    owners, projects = ({one[name] for one in owned} for name in ("owner", "project"))
-    return memories().c.owner.in_(sorted(owners)) & memories().c.project.in_(sorted(projects))

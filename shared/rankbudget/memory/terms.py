@@ -119,7 +119,7 @@ class Rare(NamedTuple):
 
 
 def rows_with_rare_terms(
-    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
+    connection: Connection, terms: Sequence[str], wanted: TextClause, limit: int
 ) -> Rare:
     """Returns rows with the rarest terms, so that each of these brings some, and the best of all.
 
@@ -153,9 +153,7 @@ def rows_with_rare_terms(
     return Rare([*chosen, *numbered, *named], numbered, named)
 
 
-def _rows_by_term(
-    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool]
-) -> dict[str, list[int]]:
+def _rows_by_term(connection: Connection, terms: Sequence[str], wanted: TextClause) -> dict[str, list[int]]:
     """Returns the numbers of the wanted rows with each term, for terms that few rows have."""
     from sqlalchemy import column, select
 
@@ -167,7 +165,7 @@ def _rows_by_term(
     pairs = each.columns(column("place"), column("seq")).subquery("held")
     found = select(pairs.c.place, pairs.c.seq).join(memories(), memories().c.seq == pairs.c.seq)
     held: dict[str, list[int]] = {}
-    for place, seq in connection.execute(found.where(wanted)):
+    for place, seq in connection.execute(found.where(wanted)).all():
         held.setdefault(terms[place], []).append(seq)
     return held
 
@@ -176,7 +174,7 @@ def _looked_for(terms: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(term[:_LONGEST] for term in terms))[:_MOST]
 
 
-def _few(connection: Connection, wanted: ColumnElement[bool]) -> int:
+def _few(connection: Connection, wanted: TextClause) -> int:
     """Returns in how many of a reader's memories a number is at most: one of a hundred, or a few."""
     from sqlalchemy import func, select
 
@@ -189,8 +187,8 @@ def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, st
     if not terms:
         return []
     count = "SELECT {n} AS place, count(*) AS held FROM (SELECT 1 FROM {with_term} LIMIT :most) AS some{n}"
-    counts = connection.execute(_for_each(connection, terms, count), {"most": _RARE + 1})
-    return [(row.held, terms[row.place]) for row in counts if row.held]
+    counts = connection.execute(_for_each(connection, terms, count), {"most": _RARE + 1}).all()
+    return [(held, terms[place]) for place, held in counts if held]
 
 
 def _for_each(connection: Connection, terms: Sequence[str], find: str) -> TextClause:

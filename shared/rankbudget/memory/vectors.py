@@ -82,13 +82,15 @@ class SqlVectors:
 
     def embed(self, text: str) -> Any:
         """Returns the vector of a text."""
-        vector: Vector = self.embedder.vectors((text,))[0]
+        vector: Vector = self.embedder.raw((text,))[0]
         self._under(vector)
         return vector
 
     def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
-        """Writes the vector of a row."""
-        write_vectors(connection, [self._row(seq, text, vector)], typed=self.typed)
+        """Writes the vector of a row; one that is no number is left to a later search."""
+        row = self._row(seq, text, vector)
+        if row["vector"] is not None:
+            write_vectors(connection, [row], typed=self.typed)
 
     def written(self) -> None:
         """Does nothing: a search sees what was written."""
@@ -191,12 +193,18 @@ class SqlVectors:
         if not waiting or time.monotonic() < self._resting:
             return 0
         found = self._texts(waiting)
-        if not self._is_kept(self._announce, found) or not self._is_kept(self._write, self._embedded(found)):
+        if not self._is_kept(self._announce, found):
             return 0
+        fresh = self._embedded(found)
+        failed = {row["seq"] for row in fresh if row["vector"] is None}
+        if not self._is_kept(self._write, [row for row in fresh if row["vector"] is not None]):
+            return 0
+        if failed:  # the embedder gave no numbers: they are found by their words until it does
+            self._resting = time.monotonic() + REST
         with self.lock:
-            for seq in waiting:
+            for seq in set(waiting) - failed:
                 self.missing.pop(seq, None)
-        return len(waiting)
+        return len(waiting) - len(failed)
 
     def _is_kept(self, write: Callable[[Sequence[Any]], None], rows: Sequence[Any]) -> bool:
         """Writes something of rows, and returns whether the database took it."""
@@ -233,13 +241,13 @@ class SqlVectors:
 
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """Returns what to write for rows."""
-        vectors = self.embedder.vectors([row.text for row in rows])
+        vectors = self.embedder.raw([row.text for row in rows])
         if len(vectors):
             self._under(vectors[0])
         return [self._row(row.seq, row.text, vector) for row, vector in zip(rows, vectors, strict=True)]
 
     def _row(self, seq: int, text: str, vector: Vector) -> dict[str, Any]:
-        value = written(vector, typed=self.typed)
+        value = written(vector, typed=self.typed) if _is_number(vector) else None
         return {"seq": seq, "text": text, "embedder": self._key_of(vector), "vector": value}
 
     def _key_of(self, vector: Vector) -> str:
@@ -267,8 +275,10 @@ class Asked:
     """A question with its vector."""
 
     def __init__(self, vectors: SqlVectors, vector: Vector) -> None:
+        import numpy as np
+
         self._vectors = vectors
-        self._vector = vector
+        self._vector = vector if _is_number(vector) else 0 * np.nan_to_num(vector)
         self.key = vectors._key_of(vector)  # noqa: SLF001 - its own kind
 
     def nearest(
@@ -340,6 +350,13 @@ class Asked:
         )
         result = connection.execute(found.limit(limit) if limit else found)
         return {row.seq: -row.distance for row in result}
+
+
+def _is_number(vector: Vector) -> bool:
+    """Returns whether an embedder gave numbers, not NaN or infinite ones."""
+    import numpy as np
+
+    return bool(np.isfinite(vector).all())
 
 
 def whose_of(level: Scope) -> Whose:
