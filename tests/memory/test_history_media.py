@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
@@ -25,6 +25,7 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 from llama_index.llms.openai_like import OpenAILike
+from openai import OpenAI
 
 from langchain_budget.stored_history import FORM as LANGCHAIN
 from llamaindex_budget._stored import FORM as LLAMAINDEX
@@ -214,13 +215,16 @@ CLIENTS: dict[str, Callable[[StrictModelServer], Any]] = {
     "llamaindex": lambda s: OpenAILike(
         model="openai", api_base=s.base_url, api_key="none", is_chat_model=True, max_retries=0
     ),
+    "dicts": lambda s: OpenAI(base_url=s.base_url, api_key="none", max_retries=0),
 }
+READERS = {"llamaindex": LLAMAINDEX, "dicts": DICTS}
 TAKES = {
     "openai": {"image": ("data", "url"), "audio": ("data",), "file": ("data", "id")},
     "anthropic": {"image": ("data", "url", "id"), "file": ("data", "url", "id")},
     "gemini": dict.fromkeys(("image", "audio", "video", "file"), ("data",)),
     "ollama": {"image": ("data",)},
     "llamaindex": {"image": ("data", "url"), "audio": ("data",), "file": ("data",)},
+    "dicts": {"image": ("data", "url"), "audio": ("data",), "file": ("data", "id")},
 }
 """What each client sends without a request of its own to an address; at the rest it raises, also for its own blocks."""
 
@@ -259,7 +263,7 @@ def test_another_frameworks_client_sends_the_media_with_their_type(
     """It sends the very data with their media type, or a text: what a text file says, else a few words; it counts as that."""
     name, media = case
     writer, write, message = WRITERS[name]
-    reader = LLAMAINDEX if client == "llamaindex" else LANGCHAIN
+    reader = READERS.get(client, LANGCHAIN)
     if writer is reader:
         return
     database = HistoryStore(":memory:")
@@ -272,7 +276,7 @@ def test_another_frameworks_client_sends_the_media_with_their_type(
         return
     server.forget()
     model = CLIENTS[client](server)
-    model.chat([seen]) if client == "llamaindex" else model.invoke([seen])
+    _ask(model, seen)
     [request] = server.requests
     assert not request.problems
     sent, texts = _sent(request.body)
@@ -281,17 +285,27 @@ def test_another_frameworks_client_sends_the_media_with_their_type(
         mime = media.mime if media.source == "data" and client != "ollama" else ""
         assert sent == [(mime, media.data if media.source == "data" else media.place)]
         assert texts.strip() == "look"
-        assert media.mime not in SAYS or media.source != "data" or client == "llamaindex"
+        assert media.mime not in SAYS or media.source != "data" or client in READERS
     else:
-        assert media.kind == "file" or media.source != "data", "only documents have a text instead"
+        document = media.kind == "file" or media.kind not in TAKES[client]
+        assert document or media.source != "data", "what is sent by others has a text instead"
         told = SAYS.get(media.mime) if media.source == "data" else media.place
         assert (told or media.mime) in texts
         assert media.data not in texts
         assert len(texts) < 200
-    if "messages" in request.body and client in ("openai", "llamaindex"):
+    if "messages" in request.body and client in ("openai", "llamaindex", "dicts"):
         counter = counter_for("gpt-4o")
         expected = counter.count_messages(request.body["messages"])
         assert expected <= counter.count_messages([neutral]) <= expected + 1  # the line between two texts
+
+
+def _ask(model: Any, message: Any) -> None:
+    if isinstance(model, OpenAI):
+        model.chat.completions.create(model="openai", messages=[message])
+    elif isinstance(message, ChatMessage):
+        model.chat([message])
+    else:
+        model.invoke([message])
 
 
 def _neutral_parts(neutral: Mapping[str, Any]) -> list[Any]:
@@ -311,6 +325,33 @@ def test_the_writer_gets_its_media_back(name: str) -> None:
         seen = database.thread("t", scope=ANN, form=other)
         seen.replace(seen.messages())
         assert thread.messages() == written
+    database.close()
+
+
+def test_plain_dicts_have_no_thinking_of_another_host(server: StrictModelServer) -> None:
+    """OpenAI's chat API takes a conversation with Claude's thinking and calls that LangChain stored."""
+    call = {"name": "look", "args": {"at": "sea"}, "id": "c1", "type": "tool_call"}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    database = HistoryStore(":memory:")
+    database.thread("t", scope=ANN, form=LANGCHAIN).append(
+        [
+            HumanMessage("Look."),
+            AIMessage([thought], tool_calls=[call]),
+            ToolMessage([picture, {"type": "text", "text": "Blue."}], tool_call_id="c1"),
+            AIMessage([thought, {"type": "text", "text": "It is blue."}]),
+            HumanMessage("Thanks."),
+        ]
+    )
+    seen = database.thread("t", scope=ANN).messages()
+    server.forget()
+    CLIENTS["dicts"](server).chat.completions.create(model="openai", messages=seen)
+    [request] = server.requests
+    assert not request.problems
+    said = json.dumps(request.body)
+    assert "Hm." not in said
+    assert "It is blue." in said
+    assert "image/png, not sent" in said
     database.close()
 
 

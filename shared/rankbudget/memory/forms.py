@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import __version__
-from ..counting.blocks import block_text, blocks_of, function_of
+from ..counting.blocks import block_text, blocks_of, function_of, kind_of
+from ..counting.media_forms import PDF, media_of
 from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
 from ..errors import BudgetConfigError
@@ -28,8 +29,39 @@ def _same(message: Any) -> Any:
     return message
 
 
-def _neutral(neutral: Mapping[str, Any], _: str | None) -> Any:
-    return neutral
+def _openai(neutral: Mapping[str, Any], _: str | None) -> Any:
+    """Returns a neutral dict as OpenAI's chat API takes it: no thinking, media in its own parts."""
+    content, asked = neutral.get("content"), neutral["role"] == "user"
+    if not isinstance(content, list):
+        return neutral
+    parts = [made for part in content if (made := _openai_part(part, asked=asked))]
+    return {**neutral, "content": parts or (None if neutral.get("tool_calls") else "")}
+
+
+def _openai_part(part: Any, *, asked: bool) -> dict[str, Any] | None:
+    """Returns a part of a content, None for what is left out; only what a user asks may have media."""
+    media = media_of(part)
+    if media is None:
+        kind, said = kind_of(part), block_text(part)
+        if kind in _THOUGHTS or not said:
+            return None
+        return dict(part) if kind == "refusal" else {"type": "text", "text": said}
+    said = media.written_text()
+    if said is None and asked and media.kind == "image" and media.address():
+        return {"type": "image_url", "image_url": {"url": media.address(), "detail": media.detail or "auto"}}
+    if said is None and asked and media.kind == "audio" and media.data:
+        form = media.mime.partition("/")[2]
+        return {"type": "input_audio", "input_audio": {"data": media.data, "format": form}}
+    if (
+        said is None
+        and asked
+        and media.kind == "file"
+        and (media.file_id or (media.mime == PDF and media.data))
+    ):
+        held = {"file_data": media.address(), "filename": media.name or "document.pdf"}
+        return {"type": "file", "file": held if media.data else {"file_id": media.file_id}}
+    note = f"{media.mime or 'unknown type'}, not sent" if media.data else ""
+    return {"type": "text", "text": media.told(note) if said is None else said}
 
 
 def _for_others(neutral: Mapping[str, Any], role: str) -> Mapping[str, Any]:
@@ -85,7 +117,7 @@ class HostForm:
     codec: Codec
     plain: Callable[[Any], Any] = _same
     restore: Callable[[Any], Any] = _same
-    make: Callable[[Mapping[str, Any], str | None], Any] = _neutral
+    make: Callable[[Mapping[str, Any], str | None], Any] = _openai
     reader: Codec | None = None
 
     def row(self, message: Any, position: int = 0) -> dict[str, Any]:
@@ -136,7 +168,7 @@ class HostForm:
 
 
 DICTS = HostForm(name="dicts", codec=DictCodec())
-"""OpenAI-style dicts, and those of other providers."""
+"""Dicts of any provider as they were stored; what other hosts stored, as OpenAI's chat API takes it."""
 
 
 @dataclass(slots=True)
