@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 
 from rankbudget import Scope
 from rankbudget.adapters import PDF, Media, as_block, media_of
-from rankbudget.errors import MessageError
+from rankbudget.errors import BudgetConfigError, MessageError, shown
 from rankbudget.memory import HistoryStore, HostForm, StoredThread, ThreadMessages
 from rankbudget.memory.forms import NUMBERED
 
@@ -41,6 +41,9 @@ class StoredMessageHistory(BaseChatMessageHistory):
         thread_id: the conversation's name.
         scope: whose it is.
 
+    Raises:
+        BudgetConfigError: an argument is wrong.
+
     Example:
         >>> from langchain_core.messages import HumanMessage
         >>> store = HistoryStore(":memory:")
@@ -55,6 +58,10 @@ class StoredMessageHistory(BaseChatMessageHistory):
     @checked
     def __init__(self, store: HistoryStore, thread_id: str, *, scope: Scope) -> None:
         super().__init__()
+        given: Any = store
+        if not isinstance(given, HistoryStore):
+            msg = f"store must be a HistoryStore (got {shown(store)})."
+            raise BudgetConfigError(msg)
         self.thread: StoredThread = store.thread(thread_id, scope=scope, form=self._form())
 
     def _form(self) -> HostForm:

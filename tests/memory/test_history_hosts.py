@@ -33,7 +33,7 @@ from llamaindex_budget._codec import CODEC as LLAMAINDEX
 from llamaindex_budget._stored import FORM as LLAMAINDEX_FORM
 from rankbudget import Scope
 from rankbudget.errors import BudgetError
-from rankbudget.memory import HistoryStore
+from rankbudget.memory import HistoryStore, MemoryStore
 from rankbudget.testing import Application, StoreConformance, WordCounter, applications
 from rankbudget.testing.server import Reply, StrictModelServer
 from tests.drawing import draws
@@ -209,6 +209,13 @@ def test_a_host_gets_its_own_messages_back(host: str, application: Application) 
     assert [type(message) for message in found] == [type(message) for message in messages]
     assert thread.append(messages) == 0, "all of them have ids"
     database.close()
+
+
+@pytest.mark.parametrize("store", ["history.db", None, MemoryStore], ids=["path", "none", "memories"])
+def test_a_history_in_what_is_no_history_store_is_refused(store: Any) -> None:
+    """A path or a store of memories in the place of the database is named at once."""
+    with pytest.raises(BudgetError, match="store must be a HistoryStore"):
+        StoredMessageHistory(store(":memory:") if store is MemoryStore else store, "t", scope=ANN)
 
 
 def test_bytes_and_places_of_media_come_back() -> None:
