@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import LLMMetadata
 from llama_index.core.memory import BaseMemory, BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -23,6 +24,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "budget": ((TokenBudget, Mapping), "a TokenBudget; give a number of tokens as the limit option"),
     "session": (BudgetSession, "a BudgetSession"),
     "llm": (BaseLLM, "a LlamaIndex LLM"),
+    "llm_metadata": (LLMMetadata, "what an LLM says of itself; give llm.metadata"),
     "memory": (BaseMemory, "a LlamaIndex memory"),
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
     "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
