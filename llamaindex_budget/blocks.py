@@ -204,15 +204,18 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):
-    """A running summary of the messages that left the conversation.
+    """A running summary of the messages that left the conversation, for one conversation alone.
 
-    When the model fails, the last summary stays, a RuntimeWarning says so, and the messages wait for the next
+    A second session is refused: it would read the first one's summary. When the model fails, the last summary stays, a RuntimeWarning says so, and the messages wait for the next
     turn.
 
     Args:
         summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
         max_tokens: most tokens of the summary, from 1.
         waiting: what the summary does not hold yet.
+
+    Raises:
+        BudgetConfigError: an option is wrong, or a memory with another `session_id` uses the block.
     """
 
     name: str = "summary"
@@ -221,15 +224,36 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     max_tokens: int = Field(default=500, ge=1)
     waiting: list[str] = Field(default_factory=list)
 
+    _session_id: str | None = PrivateAttr(default=None)  # the first that used it
+
     @by_name
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.summarizer != "extractive":
             self.summarizer = as_summarizer(self.summarizer)
 
+    def _serve(self, session_id: str | None) -> None:
+        """Raises BudgetConfigError where the block holds the summary of another session."""
+        if session_id is None or self._session_id in (None, session_id):
+            self._session_id = self._session_id or session_id
+            return
+        msg = (
+            f"memory block {self.name!r} must serve one conversation (got a second session_id, "
+            f"{session_id!r:.80}). Make a HistorySummaryMemoryBlock for each memory."
+        )
+        raise BudgetConfigError(msg)
+
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
+        self._serve(block_kwargs.get("session_id"))
         await self._catch_up()
         return await super()._aget(messages, **block_kwargs)
+
+    async def aput(
+        self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
+    ) -> None:
+        """Takes messages of a session that left the conversation."""
+        self._serve(session_id)
+        await super().aput(messages, from_short_term_memory, session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         self.waiting = [*self.waiting, *map(_line, messages)]

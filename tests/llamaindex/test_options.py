@@ -43,7 +43,11 @@ PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
     "block": (lb.BudgetMemoryBlock, {"name": "a"}, ["text", "rank", "pinned", "counter"]),
     "summary block": (lb.HistorySummaryMemoryBlock, {}, ["summarizer", "max_tokens"]),
     "helper": (lb.BudgetPromptHelper, {}, ["context_window", "session", "budget", "chunk_size_limit"]),
-    "helper from_llm_metadata": (lb.BudgetPromptHelper.from_llm_metadata, {"llm_metadata": LLMMetadata()}, ["budget"]),
+    "helper from_llm_metadata": (
+        lb.BudgetPromptHelper.from_llm_metadata,
+        {"llm_metadata": LLMMetadata()},
+        ["budget"],
+    ),
     "agent": (lb.BudgetFunctionAgent, {"llm": PlayLLM()}, ["budget", "summarizer", "output_cls", "timeout"]),
     "few shot": (lb.few_shot_function, {"examples": []}, ["max_tokens", "max_examples", "embed_model"]),
     "model": (lb.budget_model, {"llm": MockLLM()}, ["max_tokens", "counter", "on_report"]),
@@ -101,7 +105,9 @@ WAYS = _ways()
 def test_no_class_swallows_an_unknown_option(way: str, data: st.DataObject) -> None:
     """An option that is left unread may be a user or a limit. Pydantic wraps the error in its own, a ValueError too, where it validates."""
     own = ["user", "max_tokens", "place", *getattr(WAYS[way], "model_fields", ())]
-    option = data.draw(st.from_regex(r"[a-z]{2,12}_[a-z]{2,12}q", fullmatch=True) | st.sampled_from(own).map("{}_q".format))
+    option = data.draw(
+        st.from_regex(r"[a-z]{2,12}_[a-z]{2,12}q", fullmatch=True) | st.sampled_from(own).map("{}_q".format)
+    )
     kinds = (BudgetConfigError, ValidationError) if way.endswith("model_validate") else BudgetConfigError
     with pytest.raises(kinds, match=rf"has no option '{option}'|unexpected keyword argument '{option}'"):
         WAYS[way]({option: "ann"})
@@ -112,7 +118,9 @@ def test_no_class_swallows_an_unknown_option(way: str, data: st.DataObject) -> N
     project=st.none() | st.text("xy", min_size=1),
     reader=st.none() | st.text("ab", min_size=1),
 )
-async def test_stores_keep_to_their_scope_however_it_is_given(user: str | None, project: str | None, reader: str | None) -> None:
+async def test_stores_keep_to_their_scope_however_it_is_given(
+    user: str | None, project: str | None, reader: str | None
+) -> None:
     """`scope=`, and `user=` with `project=`, name the same conversations, in both stores; others see none of them."""
     database, scope = HistoryStore(":memory:"), Scope(user=user, project=project)
     lb.StoredChatStore(store=database, scope=scope).add_message("t", ChatMessage("My PIN is 4711."))
@@ -163,7 +171,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("chats", {"place": ":memory:", "scope": Scope(user="a"), "user": "b"}, "scope must be given alone"),
     ("async chats", {"chats": "m.db"}, "chats must be a StoredChatStore"),
     ("async chats", {}, "place must be a path, a database URL"),
-    ("async chats", {"chats": lb.StoredChatStore(place=":memory:"), "user": "ann"}, "chats must be given alone"),
+    (
+        "async chats",
+        {"chats": lb.StoredChatStore(place=":memory:"), "user": "ann"},
+        "chats must be given alone",
+    ),
     ("helper from_llm_metadata", {"llm_metadata": None}, "llm_metadata must be"),
 ]
 
