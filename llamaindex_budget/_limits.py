@@ -329,7 +329,8 @@ class Door:
         They are rated by the variable that LlamaIndex's templates call the question, else by all else that
         the last message says. One with less than its equal share of the room stays whole; the texts of all
         others compete. Older messages of the template, which the request gives up later, take at most half
-        of the room. A variable without which the template cannot be rendered stays whole.
+        of the room. A variable without which the template cannot be rendered stays whole, and so do all
+        where nothing of them fits and no variable is the question.
         """
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         template = Filled(chosen, self.llm, {**chosen.kwargs, **given})
@@ -360,10 +361,13 @@ class Door:
         long = {name: held[name] for name in held if sizes[name] > level} or held
         if full <= limit:
             return {}
-        query = next((str(template.values[name]) for name in QUESTIONS if template.values.get(name)), "")
-        if not query:  # a template with its own names asks in its text
-            query = str(template.messages({name: bare[name] for name in long})[-1].content)
+        emptied = {name: bare[name] for name in long}
+        asked = next((str(template.values[name]) for name in QUESTIONS if template.values.get(name)), "")
+        # A template with its own names asks in its text.
+        query = asked or str(template.messages(emptied)[-1].content)
         made, report = fitted(long, tokens_with, limit, query, self.counter)
+        if made == emptied and not asked:
+            return {}  # nothing to ask about is left: the error of the whole request says what takes the room
         send_report(report, self.limits.on_report)
         return made
 

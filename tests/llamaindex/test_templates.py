@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llama_index.llms.ollama import Ollama
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, create_model
 
 from llamaindex_budget import RequestExceededError, budget_model
 from llamaindex_budget._codec import CODEC
@@ -206,3 +206,36 @@ async def test_a_value_that_a_template_needs_whole_stays_whole(
     assert shown in prompt
     assert QUESTION in prompt
     assert COUNTER.count_messages([CODEC.to_dict(m) for m in messages]) <= limit
+
+
+NOTE = "Part K17 was replaced in 1987 by Olga, and that is all that we know of it."
+TASKS: list[Any] = [
+    PromptTemplate("Extract the year from this note: {note}"),
+    PromptTemplate("{note}"),
+    ChatPromptTemplate([say("system", "Extract the year."), say("user", "{note}")]),
+]
+
+
+@given(
+    template=st.sampled_from(TASKS),
+    schema=st.integers(0, 60),
+    limit=st.integers(40, 400),
+    times=st.integers(1, 9),
+)
+def test_a_text_without_a_question_is_never_all_cut(
+    template: Any, schema: int, limit: int, times: int
+) -> None:
+    """Where a schema leaves it no room, the error says so and blames no empty question; what is sent holds something of it."""
+    told = create_model("Told", year=(int, Field(description="the long text of a schema " * schema)))
+    made = ToolCallBlock(tool_call_id="a", tool_name="Told", tool_kwargs={"year": 1987})
+    llm = budget_model(
+        PlayLLM(steps=[ChatMessage(role="assistant", blocks=[made])]), max_tokens=limit, counter="gpt-4o"
+    )
+    note = "\n\n".join([f"{NOTE} Copy {i}." for i in range(times)])
+    try:
+        llm.structured_predict(told, template, note=note)
+    except RequestExceededError as error:
+        assert re.search(r"needs [\d,]+ tokens .*question \d", str(error))
+        assert error.needed > limit
+        return
+    assert re.search(r"Part|replaced|Olga|Copy", str(llm.requests[-1][0][-1].content))
