@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
@@ -22,6 +22,7 @@ from ._options import by_name, check_part
 from .models import as_summarizer
 
 _LOWEST = 100
+Rank = Annotated[int, Field(ge=1)]
 _MAY_LACK = ("counter", "read")
 """Without these a restored block still says its text."""
 
@@ -61,7 +62,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
 
     text: str = ""
     read: Any = Field(default=None, exclude=True)
-    rank: int = Field(default=4, ge=1)
+    rank: Rank = 4
     pinned: bool = False
     size: int | None = Field(default=None, ge=0)
     counter: Any = Field(default=None, exclude=True)
@@ -75,6 +76,9 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         check_part(type(self), options)
         with typed_errors():
             super().__init__(**options)
+        if not self.name.strip():
+            msg = f"name must be a text with something in it (got {self.name!r}). It is the block's tag."
+            raise BudgetConfigError(msg)
         if self.priority < 0:
             self.priority = 0 if self.pinned else max(1, _LOWEST - self.rank)
 
@@ -86,12 +90,12 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return self._tokens
 
     def _check_sources(self) -> None:
-        """Raises BudgetConfigError where the block was restored without what it reads."""
+        """Raises BudgetConfigError where the block was made or restored without what it reads."""
         missing = [f"{name}=" for name in self._lost if name not in _MAY_LACK and getattr(self, name) is None]
         if missing:
             msg = (
-                f"memory block {self.name!r} must have {' and '.join(missing)} (got none, as plain data "
-                "cannot hold it). Pass memory_blocks= where the memory is loaded, or memory= to the next run."
+                f"memory block {self.name!r} must have {' and '.join(missing)} (got none). Give it to the block; "
+                "plain data cannot hold it, so pass memory_blocks= where a memory is loaded, or memory= to a run."
             )
             raise BudgetConfigError(msg)
 
@@ -154,7 +158,7 @@ class SystemMemoryBlock(BudgetMemoryBlock):
     """Standing instructions: never cut."""
 
     name: str = "instructions"
-    rank: int = 1
+    rank: Rank = 1
     pinned: bool = True
 
 
@@ -162,14 +166,14 @@ class ProjectMemoryBlock(BudgetMemoryBlock):
     """What the project is about: cut after everything but the instructions."""
 
     name: str = "project"
-    rank: int = 2
+    rank: Rank = 2
 
 
 class TaskMemoryBlock(BudgetMemoryBlock):
     """What is being done now."""
 
     name: str = "task"
-    rank: int = 3
+    rank: Rank = 3
 
 
 class KnowledgeMemoryBlock(BudgetMemoryBlock):
@@ -180,7 +184,7 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
     """
 
     name: str = "knowledge"
-    rank: int = 7
+    rank: Rank = 7
     retriever: Any = Field(default=None, exclude=True)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
@@ -219,7 +223,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     """
 
     name: str = "summary"
-    rank: int = 4
+    rank: Rank = 4
     summarizer: Any = Field(default="extractive", exclude=True)
     max_tokens: int = Field(default=500, ge=1)
     waiting: list[str] = Field(default_factory=list)

@@ -12,7 +12,7 @@ from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from rankbudget import Scope
-from rankbudget.adapters import typed_errors
+from rankbudget.adapters import check_options, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
 from rankbudget.memory.history_tables import ARCHIVED
@@ -56,8 +56,8 @@ class StoredChatStore(BaseChatStore):
 
     @by_name
     def __init__(self, **data: Any) -> None:
-        check_part(type(self), data, beside=_NO_FIELDS)
         _, scope, store = [data.pop(name, None) for name in _NO_FIELDS]
+        check_part(type(self), data, beside=_NO_FIELDS)
         _check_alone(data, "scope", scope, Scope, ("user", "project"))
         _check_alone(data, "store", store, HistoryStore, ("place",))
         if scope is not None:
@@ -143,7 +143,7 @@ class StoredAsyncChatStore(AsyncDBChatStore):
     @by_name
     def __init__(self, **data: Any) -> None:
         own = sorted({*StoredChatStore.model_fields, *_NO_FIELDS})
-        check_part(type(self), data, beside=own)
+        check_options(type(self).__name__, data, ["chats", *own])
         chats = data.get("chats")
         _check_alone(data, "chats", chats, (StoredChatStore, Mapping), own)
         with typed_errors():

@@ -11,7 +11,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from rankbudget import Scope, Segment
 from rankbudget.errors import BudgetConfigError, shown
 
-from .blocks import BudgetMemoryBlock, found_texts, question_of
+from .blocks import BudgetMemoryBlock, Rank, found_texts, question_of
 
 
 class StoredMemoryBlock(BudgetMemoryBlock):
@@ -39,7 +39,7 @@ class StoredMemoryBlock(BudgetMemoryBlock):
     """
 
     name: str = "memories"
-    rank: int = 4
+    rank: Rank = 4
     store: Any = Field(default=None, exclude=True)
     scope: Any = Field(default=None, exclude=True)
     k: int = Field(default=50, ge=1)

@@ -41,6 +41,11 @@ PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
         ["token_limit", "session", "summarizer", "memory_blocks", "async_database_uri"],
     ),
     "block": (lb.BudgetMemoryBlock, {"name": "a"}, ["text", "rank", "pinned", "counter"]),
+    "system": (lb.SystemMemoryBlock, {}, ["text"]),
+    "project": (lb.ProjectMemoryBlock, {}, ["text"]),
+    "task": (lb.TaskMemoryBlock, {}, ["text", "rank"]),
+    "knowledge": (lb.KnowledgeMemoryBlock, {}, ["retriever"]),
+    "stored": (lb.StoredMemoryBlock, {}, ["store", "scope"]),
     "summary block": (lb.HistorySummaryMemoryBlock, {}, ["summarizer", "max_tokens"]),
     "helper": (lb.BudgetPromptHelper, {}, ["context_window", "session", "budget", "chunk_size_limit"]),
     "helper from_llm_metadata": (
@@ -152,6 +157,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     *[("memory from_defaults", {"memory_blocks": given}, "memory_blocks must be") for given in ("x", [None])],
     ("memory from_defaults", {"token_limit": -1}, "token_limit must be a whole number from 1"),
     ("block", {"rank": 0}, "rank must be valid"),
+    *[
+        (part, {"rank": 0}, "rank must be valid")
+        for part in ("summary block", "task", "knowledge", "stored", "system", "project")
+    ],
+    ("block", {"name": " "}, r"name must be a text with something in it \(got ' '\)"),
+    ("knowledge", {"retriever": "x"}, "retriever must be a LlamaIndex retriever"),
+    ("stored", {"store": "m.db"}, "store must be a MemoryStore"),
+    ("stored", {"scope": "ann"}, "scope must be a Scope, or a function"),
     ("summary block", {"summarizer": 3}, "summarizer must be"),
     ("helper", {"context_window": -4}, "context_window must be a whole number from 1"),
     ("helper", {"session": 3}, "session must be a BudgetSession"),
