@@ -40,8 +40,9 @@ def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[Chat
 
     Only messages that need it are copies. Google's clients send the id of a result as the name of its
     function, so there ids stay. OpenAI's take arguments that are a text. What its chat client leaves out is
-    left out here, so that it is not counted: thinking, and media in results and answers. Calls that older versions keep beside the blocks are left out where the
-    client would send them, too: they are copies, or calls without an answer.
+    left out here, too, so that it is not counted: thinking, and media in results and answers. Calls that
+    older versions keep beside the blocks are left out where the client would send them, too: they are copies,
+    or calls without an answer.
     """
     if is_client_of(llm, _OLDER_TOO) and any(map(_keeps_older, messages)):
         messages = [_without_older(message) if _keeps_older(message) else message for message in messages]

@@ -335,15 +335,19 @@ class Door:
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
         template = Filled(chosen, self.llm, {**chosen.kwargs, **given})
         held = {n: Texts(v) for n, v in template.values.items() if n not in QUESTIONS and is_texts(v)}
-        while held:
-            try:
-                return {**given, **self._shortened(held, template, arguments)}
-            except UnrenderedError as error:
-                for name in template.refused(error.made):
-                    del held[name]
-        return dict(given)  # the request is counted again before it is sent
+        return {**given, **self._shortened(held, template, arguments)}
 
     def _shortened(
+        self, held: Mapping[str, Texts], template: Filled, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns what is left of the texts `held`; those that the template needs whole are left out."""
+        try:
+            return self._fitted(held, template, arguments) if held else {}
+        except UnrenderedError as error:
+            needed = template.refused(error.made)
+        return self._shortened({n: held[n] for n in held if n not in needed}, template, arguments)
+
+    def _fitted(
         self, held: Mapping[str, Texts], template: Filled, arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         def tokens_with(made: Mapping[str, Any]) -> int:

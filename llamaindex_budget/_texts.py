@@ -106,13 +106,14 @@ class Filled:
 
     def refused(self, made: Mapping[str, Any]) -> list[str]:
         """Returns which of these values it cannot be rendered with; one where each alone would do."""
-        found = []
-        for name, value in made.items():
-            try:
-                self.messages({name: value})
-            except UnrenderedError:
-                found.append(name)
-        return found or list(made)[:1]
+        return [name for name in made if not self._takes(name, made[name])] or list(made)[:1]
+
+    def _takes(self, name: str, value: Any) -> bool:
+        try:
+            self.messages({name: value})
+        except UnrenderedError:
+            return False
+        return True
 
 
 def passages_in(messages: Sequence[ChatMessage]) -> list[int]:

@@ -11,6 +11,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from typing_extensions import override
 
 from rankbudget import Block, FitStrategy, Segment, TokenCounter, counter_for, truncate_text
 from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, fit_one_block, summarize_steps, typed_errors
@@ -22,6 +23,7 @@ from ._options import by_name, check_part
 from .models import as_summarizer
 
 _LOWEST = 100
+Name = Annotated[str, Field(pattern=r"\S")]
 Rank = Annotated[int, Field(ge=1)]
 _MAY_LACK = ("counter", "read")
 """Without these a restored block still says its text."""
@@ -60,6 +62,7 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         'The door is red. The roof is old.'
     """
 
+    name: Name
     text: str = ""
     read: Any = Field(default=None, exclude=True)
     rank: Rank = 4
@@ -76,9 +79,6 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         check_part(type(self), options)
         with typed_errors():
             super().__init__(**options)
-        if not self.name.strip():
-            msg = f"name must be a text with something in it (got {self.name!r}). It is the block's tag."
-            raise BudgetConfigError(msg)
         if self.priority < 0:
             self.priority = 0 if self.pinned else max(1, _LOWEST - self.rank)
 
@@ -94,8 +94,9 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         missing = [f"{name}=" for name in self._lost if name not in _MAY_LACK and getattr(self, name) is None]
         if missing:
             msg = (
-                f"memory block {self.name!r} must have {' and '.join(missing)} (got none). Give it to the block; "
-                "plain data cannot hold it, so pass memory_blocks= where a memory is loaded, or memory= to a run."
+                f"memory block {self.name!r} must have {' and '.join(missing)} (got none). Give it to the "
+                "block; plain data cannot hold it, so pass memory_blocks= where a memory is loaded, or "
+                "memory= to a run."
             )
             raise BudgetConfigError(msg)
 
@@ -157,7 +158,7 @@ def question_of(messages: list[ChatMessage] | None) -> str:
 class SystemMemoryBlock(BudgetMemoryBlock):
     """Standing instructions: never cut."""
 
-    name: str = "instructions"
+    name: Name = "instructions"
     rank: Rank = 1
     pinned: bool = True
 
@@ -165,14 +166,14 @@ class SystemMemoryBlock(BudgetMemoryBlock):
 class ProjectMemoryBlock(BudgetMemoryBlock):
     """What the project is about: cut after everything but the instructions."""
 
-    name: str = "project"
+    name: Name = "project"
     rank: Rank = 2
 
 
 class TaskMemoryBlock(BudgetMemoryBlock):
     """What is being done now."""
 
-    name: str = "task"
+    name: Name = "task"
     rank: Rank = 3
 
 
@@ -183,7 +184,7 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
         retriever: any LlamaIndex retriever.
     """
 
-    name: str = "knowledge"
+    name: Name = "knowledge"
     rank: Rank = 7
     retriever: Any = Field(default=None, exclude=True)
 
@@ -210,8 +211,8 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):
     """A running summary of the messages that left the conversation, for one conversation alone.
 
-    A second session is refused: it would read the first one's summary. When the model fails, the last summary stays, a RuntimeWarning says so, and the messages wait for the next
-    turn.
+    A second session is refused: it would read the first one's summary. When the model fails, the last summary
+    stays, a RuntimeWarning says so, and the messages wait for the next turn.
 
     Args:
         summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
@@ -222,7 +223,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         BudgetConfigError: an option is wrong, or a memory with another `session_id` uses the block.
     """
 
-    name: str = "summary"
+    name: Name = "summary"
     rank: Rank = 4
     summarizer: Any = Field(default="extractive", exclude=True)
     max_tokens: int = Field(default=500, ge=1)
@@ -252,6 +253,7 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         await self._catch_up()
         return await super()._aget(messages, **block_kwargs)
 
+    @override
     async def aput(
         self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
     ) -> None:
@@ -292,6 +294,13 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
             return
         if self.waiting[: len(taken)] == taken:  # no other call summarized them meanwhile
             self.text, self.waiting = summary, self.waiting[len(taken) :]
+
+
+def serve(blocks: Iterable[Any], session_id: str | None) -> None:
+    """Raises BudgetConfigError where a block serves another session, before a reset can empty it."""
+    for block in blocks:
+        if isinstance(block, HistorySummaryMemoryBlock):
+            block._serve(session_id)  # noqa: SLF001 - not public
 
 
 def _line(message: ChatMessage) -> str:

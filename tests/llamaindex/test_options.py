@@ -161,7 +161,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         (part, {"rank": 0}, "rank must be valid")
         for part in ("summary block", "task", "knowledge", "stored", "system", "project")
     ],
-    ("block", {"name": " "}, r"name must be a text with something in it \(got ' '\)"),
+    ("block", {"name": " "}, r"name must be valid \(got ' '\)"),
     ("knowledge", {"retriever": "x"}, "retriever must be a LlamaIndex retriever"),
     ("stored", {"store": "m.db"}, "store must be a MemoryStore"),
     ("stored", {"scope": "ann"}, "scope must be a Scope, or a function"),
