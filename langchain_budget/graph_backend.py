@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 from rankbudget import Scope
-from rankbudget.errors import BudgetConfigError, StoreError, StoreUnsupportedError, shown
+from rankbudget.errors import BudgetConfigError, StoreError, StoreUnsupportedError, named_options, shown
 from rankbudget.memory import Memory, digest_of, levels_of
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class GraphBackend:
 
     lacks = frozenset({"replace", "versions", "forget"})
 
+    @named_options
     def __init__(self, store: BaseStore, *, most: int = 10_000) -> None:
         if not hasattr(store, "list_namespaces"):
             msg = f"store must be a LangGraph BaseStore (got {shown(store)})"

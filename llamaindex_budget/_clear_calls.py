@@ -6,7 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, ThinkingBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    ChatMessage,
+    DocumentBlock,
+    ImageBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.llms.llm import LLM
 
 from rankbudget.adapters import with_clear_ids
@@ -21,22 +30,26 @@ _OLDER_TOO = (
     *_GOOGLE,
 )
 """Clients that send calls of the older place beside blocks, or instead of them."""
+_MEDIA = (AudioBlock, DocumentBlock, ImageBlock)
+_AS_TEXT = (MessageRole.ASSISTANT, MessageRole.SYSTEM, MessageRole.TOOL)
+"""Whose messages OpenAI's chat client sends as one text, without media."""
 
 
 def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Returns messages whose calls have ids of their own, and arguments in the form that the client sends.
 
     Only messages that need it are copies. Google's clients send the id of a result as the name of its
-    function, so there ids stay. OpenAI's take arguments that are a text, and its chat client leaves thinking
-    out, which is not counted then. Calls that older versions keep beside the blocks are left out where the
-    client would send them, too: they are copies, or calls without an answer.
+    function, so there ids stay. OpenAI's take arguments that are a text. What its chat client leaves out is
+    left out here, too, so that it is not counted: thinking, and media in results and answers. Calls that
+    older versions keep beside the blocks are left out where the client would send them, too: they are copies,
+    or calls without an answer.
     """
     if is_client_of(llm, _OLDER_TOO) and any(map(_keeps_older, messages)):
         messages = [_without_older(message) if _keeps_older(message) else message for message in messages]
     if not is_client_of(llm, _GOOGLE):
         messages = with_clear_ids(CODEC, messages)
-    if is_client_of(llm, _OPENAI_CHAT) and any(map(_thinks, messages)):
-        messages = [_unthought(message) if _thinks(message) else message for message in messages]
+    if is_client_of(llm, _OPENAI_CHAT) and any(map(_unsent, messages)):
+        messages = [_without(_unsent(message), message) for message in messages]
     if is_client_of(llm, _OPENAI) or not any(map(_is_written, messages)):
         return messages
     return [_read(message) if _is_written(message) else message for message in messages]
@@ -54,13 +67,20 @@ def _without_older(message: ChatMessage) -> ChatMessage:
     return made
 
 
-def _thinks(message: ChatMessage) -> bool:
-    return any(isinstance(block, ThinkingBlock) for block in message.blocks)
+def _unsent(message: ChatMessage) -> list[Any]:
+    """Returns the content blocks that OpenAI's chat client leaves out."""
+    kinds = (ThinkingBlock, *_MEDIA) if message.role in _AS_TEXT else (ThinkingBlock,)
+    return [block for block in message.blocks if isinstance(block, kinds)]
 
 
-def _unthought(message: ChatMessage) -> ChatMessage:
+def _without(unsent: list[Any], message: ChatMessage) -> ChatMessage:
+    if not unsent:
+        return message
     made = copy_message(message)
-    made.blocks = [block for block in made.blocks if not isinstance(block, ThinkingBlock)]
+    left = [place for place, block in enumerate(message.blocks) if block not in unsent]
+    made.blocks = [made.blocks[place] for place in left]
+    if message.role == MessageRole.TOOL and not left:
+        made.blocks = [TextBlock(text="")]  # as it is sent: the result of a call is always there
     return made
 
 

@@ -37,7 +37,16 @@ from ._inserted import budget_within, with_blocks
 from ._render import QUESTIONS
 from ._request import FlatConversation, StepCodec, schemas_in
 from ._sharing import budget_for
-from ._texts import Texts, asks_for_numbers, fitted, is_texts, passages_in, room_for_texts
+from ._texts import (
+    Filled,
+    Texts,
+    UnrenderedError,
+    asks_for_numbers,
+    fitted,
+    is_texts,
+    passages_in,
+    room_for_texts,
+)
 
 _HELPER_SPARE = 2048
 """More than LlamaIndex's synthesizers keep free beside nodes; and its tokenizer may count twice as much."""
@@ -320,46 +329,58 @@ class Door:
         They are rated by the variable that LlamaIndex's templates call the question, else by all else that
         the last message says. One with less than its equal share of the room stays whole; the texts of all
         others compete. Older messages of the template, which the request gives up later, take at most half
-        of the room.
+        of the room. A variable without which the template cannot be rendered stays whole, and so do all
+        where nothing of them fits and no variable is the question.
         """
-        limit = self.limit(arguments)
         chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
-        values = {**chosen.kwargs, **given}
-        held = {n: Texts(value) for n, value in values.items() if n not in QUESTIONS and is_texts(value)}
+        template = Filled(chosen, self.llm, {**chosen.kwargs, **given})
+        held = {n: Texts(v) for n, v in template.values.items() if n not in QUESTIONS and is_texts(v)}
+        return {**given, **self._shortened(held, template, arguments)}
 
+    def _shortened(
+        self, held: Mapping[str, Texts], template: Filled, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns what is left of the texts `held`; those that the template needs whole are left out."""
+        try:
+            return self._fitted(held, template, arguments) if held else {}
+        except UnrenderedError as error:
+            needed = template.refused(error.made)
+        return self._shortened({n: held[n] for n in held if n not in needed}, template, arguments)
+
+    def _fitted(
+        self, held: Mapping[str, Texts], template: Filled, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
         def tokens_with(made: Mapping[str, Any]) -> int:
-            return self._prompt_tokens(chosen, {**values, **made}, arguments)
+            return self._prompt_tokens(template, made, arguments)
 
-        full = tokens_with({})
-        if not held or full <= limit:
-            return dict(given)
+        limit, full = self.limit(arguments), tokens_with({})
+        if full <= limit:
+            return {}
         bare = {name: one.value({}) for name, one in held.items()}
+        sizes = {name: full - tokens_with({name: bare[name]}) for name in held}
         least = tokens_with(bare)
         if self.llm.metadata.is_chat_model:
-            messages = chosen.format_messages(self.llm, **{**values, **bare})
-            limit = least + room_for_texts(limit - least, messages, self.counter)
-        sizes = {name: full - tokens_with({name: bare[name]}) for name in held}
+            limit = least + room_for_texts(limit - least, template.messages(bare), self.counter)
         level = fair_level(list(sizes.values()), limit - least)
         long = {name: held[name] for name in held if sizes[name] > level} or held
         if full <= limit:
-            return dict(given)
-        query = next((str(values[name]) for name in QUESTIONS if values.get(name)), "")
-        if not query:  # a template with its own names asks in its text
-            query = str(
-                chosen.format_messages(self.llm, **{**values, **{n: bare[n] for n in long}})[-1].content
-            )
+            return {}
+        emptied = {name: bare[name] for name in long}
+        asked = next((str(template.values[name]) for name in QUESTIONS if template.values.get(name)), "")
+        # A template with its own names asks in its text.
+        query = asked or str(template.messages(emptied)[-1].content)
         made, report = fitted(long, tokens_with, limit, query, self.counter)
+        if made == emptied and not asked:
+            return {}  # nothing to ask about is left: the error of the whole request says what takes the room
         send_report(report, self.limits.on_report)
-        return {**given, **made}
+        return made
 
-    def _prompt_tokens(
-        self, prompt: BasePromptTemplate, values: Mapping[str, Any], arguments: Mapping[str, Any]
-    ) -> int:
+    def _prompt_tokens(self, template: Filled, made: Mapping[str, Any], arguments: Mapping[str, Any]) -> int:
         llm = self.llm
         tools = schemas_in(llm, {**arguments, "system_prompt": llm.system_prompt}) or None
         if llm.metadata.is_chat_model:
-            return CodecMeasure(CODEC, self.counter, tools).total(prompt.format_messages(llm, **values))
-        return self._text_tokens(as_text(llm, prompt.format(llm, **values)), tools)
+            return CodecMeasure(CODEC, self.counter, tools).total(template.messages(made))
+        return self._text_tokens(as_text(llm, template.text(made)), tools)
 
     def _text_tokens(self, prompt: str | Sequence[ChatMessage], tools: Sequence[Any] | None) -> int:
         to_prompt: Any = self.llm.messages_to_prompt

@@ -37,6 +37,7 @@ from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_for, budget_of, within
+from .blocks import serve
 from .models import as_summarizer
 from .prompt_helper import for_one_call
 
@@ -97,6 +98,7 @@ class SessionMemory(BaseMemory):
         name = counter if isinstance(counter, str) else None
         with typed_errors():
             super().__init__(**{**data, "budget": budget, "counter": name})
+        serve(getattr(self, "memory_blocks", ()), getattr(self, "session_id", None))
         self._given = {**given, "counter": counter, "summarizer": as_summarizer(given["summarizer"])}
         self._derived = derived
         self._has_budget = limits is not None

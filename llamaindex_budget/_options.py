@@ -9,11 +9,12 @@ from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import LLMMetadata
 from llama_index.core.memory import BaseMemory, BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rankbudget import BudgetSession, Scorer, TokenBudget
+from rankbudget import BudgetSession, Scope, Scorer, TokenBudget
 from rankbudget.adapters import check_options, is_blocking
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
@@ -23,10 +24,14 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "budget": ((TokenBudget, Mapping), "a TokenBudget; give a number of tokens as the limit option"),
     "session": (BudgetSession, "a BudgetSession"),
     "llm": (BaseLLM, "a LlamaIndex LLM"),
+    "llm_metadata": (LLMMetadata, "an LLMMetadata, as llm.metadata is"),
     "memory": (BaseMemory, "a LlamaIndex memory"),
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
     "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
+    "retriever": (object, "a LlamaIndex retriever"),
+    "scope": (object, "a Scope, or a function of a session id that gives one"),
     "scorer": (Scorer, "an object with score(query, segments)"),
+    "store": (object, "a MemoryStore"),
     "memory_blocks": (object, "a list of LlamaIndex memory blocks"),
     "nodes": (object, "a list of NodeWithScore"),
     "query_bundle": (QueryBundle, "a QueryBundle; give a text as query_str"),
@@ -44,6 +49,9 @@ def _is_list_of(kind: type) -> Callable[[Any], bool]:
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("tokenizer_fn", "tokenizer", "read", "render"), callable),
     "on_report": is_blocking,
+    "retriever": lambda given: hasattr(given, "aretrieve"),
+    "scope": lambda given: isinstance(given, Scope) or callable(given),
+    "store": lambda given: hasattr(given, "acompeting"),
     "memory_blocks": _is_list_of(BaseMemoryBlock),
     "nodes": _is_list_of(NodeWithScore),
     "text_chunks": _is_list_of(str),

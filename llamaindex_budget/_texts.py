@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.llms.llm import LLM
+from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import BudgetReport, Segment, TokenCounter, fit_documents
 from rankbudget.adapters import JOINT, CodecMeasure
@@ -54,6 +56,64 @@ class Texts:
         if not self.joined:
             return parts
         return JOINT.join(parts) if isinstance(self.given, str) else [JOINT.join(parts)]
+
+
+class UnrenderedError(Exception):
+    """Says that a template cannot be rendered with the values `made` of some variables."""
+
+    def __init__(self, made: Mapping[str, Any]) -> None:
+        super().__init__(f"the template cannot be rendered with other values of {', '.join(made)}")
+        self.made = made
+
+
+class Filled:
+    """A template with its variables, and what it says with other values of some of them.
+
+    Its functions and filters may need a value as it was: JSON, a path, the address of a picture.
+    """
+
+    def __init__(self, prompt: BasePromptTemplate, llm: LLM, values: Mapping[str, Any]) -> None:
+        self._prompt, self._llm, self.values = prompt, llm, values
+        self._media: list[Any] | None = None
+
+    def messages(self, made: Mapping[str, Any]) -> list[ChatMessage]:
+        """Returns its messages.
+
+        Raises:
+            UnrenderedError: it cannot be rendered so, or its media are others.
+        """
+        messages: list[ChatMessage] = self._rendered(self._prompt.format_messages, made)
+        media = [b for message in messages for b in message.blocks if not isinstance(b, TextBlock)]
+        if not made:
+            self._media = media
+        elif self._media is None:
+            self.messages({})
+        if media != self._media:
+            raise UnrenderedError(made)
+        return messages
+
+    def text(self, made: Mapping[str, Any]) -> str:
+        """Returns its text; raises as `messages` does."""
+        return str(self._rendered(self._prompt.format, made))
+
+    def _rendered(self, render: Callable[..., Any], made: Mapping[str, Any]) -> Any:
+        try:
+            return render(self._llm, **{**self.values, **made})
+        except Exception as error:  # of any kind, from the user's own functions
+            if not made:
+                raise
+            raise UnrenderedError(made) from error
+
+    def refused(self, made: Mapping[str, Any]) -> list[str]:
+        """Returns which of these values it cannot be rendered with; one where each alone would do."""
+        return [name for name in made if not self._takes(name, made[name])] or list(made)[:1]
+
+    def _takes(self, name: str, value: Any) -> bool:
+        try:
+            self.messages({name: value})
+        except UnrenderedError:
+            return False
+        return True
 
 
 def passages_in(messages: Sequence[ChatMessage]) -> list[int]:

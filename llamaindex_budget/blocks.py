@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from typing_extensions import override
 
 from rankbudget import Block, FitStrategy, Segment, TokenCounter, counter_for, truncate_text
 from rankbudget.adapters import SUMMARY_TIMEOUT, adrive, fit_one_block, summarize_steps, typed_errors
@@ -22,6 +23,8 @@ from ._options import by_name, check_part
 from .models import as_summarizer
 
 _LOWEST = 100
+Name = Annotated[str, Field(pattern=r"\S")]
+Rank = Annotated[int, Field(ge=1)]
 _MAY_LACK = ("counter", "read")
 """Without these a restored block still says its text."""
 
@@ -59,9 +62,10 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         'The door is red. The roof is old.'
     """
 
+    name: Name
     text: str = ""
     read: Any = Field(default=None, exclude=True)
-    rank: int = Field(default=4, ge=1)
+    rank: Rank = 4
     pinned: bool = False
     size: int | None = Field(default=None, ge=0)
     counter: Any = Field(default=None, exclude=True)
@@ -86,12 +90,13 @@ class BudgetMemoryBlock(BaseMemoryBlock[Any]):
         return self._tokens
 
     def _check_sources(self) -> None:
-        """Raises BudgetConfigError where the block was restored without what it reads."""
+        """Raises BudgetConfigError where the block was made or restored without what it reads."""
         missing = [f"{name}=" for name in self._lost if name not in _MAY_LACK and getattr(self, name) is None]
         if missing:
             msg = (
-                f"memory block {self.name!r} must have {' and '.join(missing)} (got none, as plain data "
-                "cannot hold it). Pass memory_blocks= where the memory is loaded, or memory= to the next run."
+                f"memory block {self.name!r} must have {' and '.join(missing)} (got none). Give it to the "
+                "block; plain data cannot hold it, so pass memory_blocks= where a memory is loaded, or "
+                "memory= to a run."
             )
             raise BudgetConfigError(msg)
 
@@ -153,23 +158,23 @@ def question_of(messages: list[ChatMessage] | None) -> str:
 class SystemMemoryBlock(BudgetMemoryBlock):
     """Standing instructions: never cut."""
 
-    name: str = "instructions"
-    rank: int = 1
+    name: Name = "instructions"
+    rank: Rank = 1
     pinned: bool = True
 
 
 class ProjectMemoryBlock(BudgetMemoryBlock):
     """What the project is about: cut after everything but the instructions."""
 
-    name: str = "project"
-    rank: int = 2
+    name: Name = "project"
+    rank: Rank = 2
 
 
 class TaskMemoryBlock(BudgetMemoryBlock):
     """What is being done now."""
 
-    name: str = "task"
-    rank: int = 3
+    name: Name = "task"
+    rank: Rank = 3
 
 
 class KnowledgeMemoryBlock(BudgetMemoryBlock):
@@ -179,8 +184,8 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
         retriever: any LlamaIndex retriever.
     """
 
-    name: str = "knowledge"
-    rank: int = 7
+    name: Name = "knowledge"
+    rank: Rank = 7
     retriever: Any = Field(default=None, exclude=True)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
@@ -204,22 +209,27 @@ class KnowledgeMemoryBlock(BudgetMemoryBlock):
 
 
 class HistorySummaryMemoryBlock(BudgetMemoryBlock):
-    """A running summary of the messages that left the conversation.
+    """A running summary of the messages that left the conversation, for one conversation alone.
 
-    When the model fails, the last summary stays, a RuntimeWarning says so, and the messages wait for the next
-    turn.
+    A second session is refused: it would read the first one's summary. When the model fails, the last summary
+    stays, a RuntimeWarning says so, and the messages wait for the next turn.
 
     Args:
         summarizer: an LLM, or `(text, max_tokens) -> str`, plain or async; "extractive" needs no model.
         max_tokens: most tokens of the summary, from 1.
         waiting: what the summary does not hold yet.
+
+    Raises:
+        BudgetConfigError: an option is wrong, or a memory with another `session_id` uses the block.
     """
 
-    name: str = "summary"
-    rank: int = 4
+    name: Name = "summary"
+    rank: Rank = 4
     summarizer: Any = Field(default="extractive", exclude=True)
     max_tokens: int = Field(default=500, ge=1)
     waiting: list[str] = Field(default_factory=list)
+
+    _session_id: str | None = PrivateAttr(default=None)  # the first that used it
 
     @by_name
     def __init__(self, **options: Any) -> None:
@@ -227,9 +237,29 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
         if self.summarizer != "extractive":
             self.summarizer = as_summarizer(self.summarizer)
 
+    def _serve(self, session_id: str | None) -> None:
+        """Raises BudgetConfigError where the block holds the summary of another session."""
+        if session_id is None or self._session_id in (None, session_id):
+            self._session_id = self._session_id or session_id
+            return
+        msg = (
+            f"memory block {self.name!r} must serve one conversation (got a second session_id, "
+            f"{session_id!r:.80}). Make a HistorySummaryMemoryBlock for each memory."
+        )
+        raise BudgetConfigError(msg)
+
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> Any:
+        self._serve(block_kwargs.get("session_id"))
         await self._catch_up()
         return await super()._aget(messages, **block_kwargs)
+
+    @override
+    async def aput(
+        self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
+    ) -> None:
+        """Takes messages of a session that left the conversation."""
+        self._serve(session_id)
+        await super().aput(messages, from_short_term_memory, session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         self.waiting = [*self.waiting, *map(_line, messages)]
@@ -264,6 +294,13 @@ class HistorySummaryMemoryBlock(BudgetMemoryBlock):
             return
         if self.waiting[: len(taken)] == taken:  # no other call summarized them meanwhile
             self.text, self.waiting = summary, self.waiting[len(taken) :]
+
+
+def serve(blocks: Iterable[Any], session_id: str | None) -> None:
+    """Raises BudgetConfigError where a block serves another session, before a reset can empty it."""
+    for block in blocks:
+        if isinstance(block, HistorySummaryMemoryBlock):
+            block._serve(session_id)  # noqa: SLF001 - not public
 
 
 def _line(message: ChatMessage) -> str:

@@ -103,6 +103,7 @@ class BudgetPromptHelper(PromptHelper):
     @classmethod
     def from_llm_metadata(cls, llm_metadata: LLMMetadata, *args: Any, **options: Any) -> BudgetPromptHelper:
         """Returns a helper with the window, the answer and the tokenizer of a model."""
+        check_values({"llm_metadata": llm_metadata}, "llm_metadata")
         num_output = DEFAULT_NUM_OUTPUTS if llm_metadata.num_output == -1 else llm_metadata.num_output
         made = cls(llm_metadata.context_window, num_output, *args, **options)
         if not made._chosen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -11,11 +12,16 @@ from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from rankbudget import Scope
+from rankbudget.adapters import check_options, typed_errors
+from rankbudget.errors import BudgetConfigError, shown
 from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
 from rankbudget.memory.history_tables import ARCHIVED
 
-from ._options import by_name
+from ._options import by_name, check_part
 from ._stored import FORM
+
+_NO_FIELDS = ("class_name", "scope", "store")
+"""What a store takes beside its fields; LlamaIndex writes the class's name into plain data."""
 
 
 class StoredChatStore(BaseChatStore):
@@ -28,7 +34,11 @@ class StoredChatStore(BaseChatStore):
         place: path of a SQLite file, or a database URL.
         user: whose conversations they are; None for nobody's.
         project: the project they belong to; None for none.
+        scope: both as a `Scope`, instead of `user` and `project`.
         store: the `HistoryStore` itself, instead of a place.
+
+    Raises:
+        BudgetConfigError: an option is wrong.
 
     Example:
         >>> store = HistoryStore(":memory:")
@@ -46,10 +56,16 @@ class StoredChatStore(BaseChatStore):
 
     @by_name
     def __init__(self, **data: Any) -> None:
-        store: HistoryStore | None = data.pop("store", None)
+        _, scope, store = [data.pop(name, None) for name in _NO_FIELDS]
+        check_part(type(self), data, beside=_NO_FIELDS)
+        _check_alone(data, "scope", scope, Scope, ("user", "project"))
+        _check_alone(data, "store", store, HistoryStore, ("place",))
+        if scope is not None:
+            data |= {"user": scope.user, "project": scope.project}
         if store is not None:
             data["place"] = store.database.engine.url.render_as_string(hide_password=False)
-        super().__init__(**data)
+        with typed_errors():
+            super().__init__(**data)
         self._store = HistoryStore(self.place) if store is None else store
 
     @classmethod
@@ -109,10 +125,29 @@ class StoredAsyncChatStore(AsyncDBChatStore):
     Archived messages of a key are beside its conversation, and go with it.
 
     Args:
-        chats: the `StoredChatStore` they are in.
+        place, user, project, scope, store: see `StoredChatStore`.
+        chats: the `StoredChatStore` they are in, instead of these.
+
+    Raises:
+        BudgetConfigError: an option is wrong.
+
+    Example:
+        >>> chats = StoredAsyncChatStore(place=":memory:", user="ann")
+        >>> asyncio.run(chats.add_message("t1", ChatMessage("Where do ferns grow?")))
+        >>> asyncio.run(chats.count_messages("t1"))
+        1
     """
 
     chats: StoredChatStore
+
+    @by_name
+    def __init__(self, **data: Any) -> None:
+        own = sorted({*StoredChatStore.model_fields, *_NO_FIELDS})
+        check_options(type(self).__name__, data, ["chats", *own])
+        chats = data.get("chats")
+        _check_alone(data, "chats", chats, (StoredChatStore, Mapping), own)
+        with typed_errors():
+            super().__init__(chats=StoredChatStore(**data) if chats is None else chats)
 
     async def get_messages(
         self,
@@ -177,3 +212,17 @@ class StoredAsyncChatStore(AsyncDBChatStore):
     def _thread(self, key: str, status: MessageStatus | None) -> StoredThread:
         """Returns the thread of a key's messages, with None that of all, whose archive is asked for, too."""
         return self.chats.thread(key + ARCHIVED if status == MessageStatus.ARCHIVED else key)
+
+
+def _check_alone(data: Mapping[str, Any], name: str, value: Any, kind: Any, others: Iterable[str]) -> None:
+    """Raises BudgetConfigError for a value of a wrong kind, and for options that it would replace."""
+    if value is None:
+        return
+    if not isinstance(value, kind):
+        known = getattr(kind, "__name__", "StoredChatStore")
+        msg = f"{name} must be a {known} (got {shown(value)})."
+        raise BudgetConfigError(msg)
+    beside = [f"{other}=" for other in others if data.get(other) is not None]
+    if beside:
+        msg = f"{name} must be given alone (got {' and '.join(beside)} too). Leave {name}= or the others out."
+        raise BudgetConfigError(msg)

@@ -11,7 +11,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from rankbudget import Scope, Segment
 from rankbudget.errors import BudgetConfigError, shown
 
-from .blocks import BudgetMemoryBlock, found_texts, question_of
+from .blocks import BudgetMemoryBlock, Name, Rank, found_texts, question_of
 
 
 class StoredMemoryBlock(BudgetMemoryBlock):
@@ -38,8 +38,8 @@ class StoredMemoryBlock(BudgetMemoryBlock):
         'Ann likes tea. (source drink'
     """
 
-    name: str = "memories"
-    rank: int = 4
+    name: Name = "memories"
+    rank: Rank = 4
     store: Any = Field(default=None, exclude=True)
     scope: Any = Field(default=None, exclude=True)
     k: int = Field(default=50, ge=1)

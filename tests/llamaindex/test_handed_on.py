@@ -14,12 +14,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.memory import BaseMemoryBlock
+from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from llamaindex_budget import BudgetMemory, HistorySummaryMemoryBlock, StoredAsyncChatStore, StoredChatStore
 from llamaindex_budget._handed import beyond, prints_of
 from rankbudget import Scope
+from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
 from tests.drawing import draws
 from tests.growth import growth
@@ -327,3 +328,40 @@ def test_marks_are_compared_by_how_often_each_occurs(known: list[str], now: list
     merged = [*known, *(now[at] for at in new)]
     assert beyond(merged, now) == []
     assert Counter(merged[at] for at in beyond([now[at] for at in new], merged)) == Counter(known)
+
+
+@given(doors=st.lists(st.tuples(st.booleans(), st.sampled_from(["put", "get", "reset"])), max_size=6))
+async def test_a_summary_is_of_one_conversation(doors: list[tuple[bool, str]]) -> None:
+    """A block that two users share is refused to the second, by our memory at once: no text of the first is shown or lost."""
+    block = HistorySummaryMemoryBlock(summarizer=_marks)
+    users, shown = ["ann", "bob"], {"ann": "", "bob": ""}
+    options: dict[str, Any] = {"token_limit": 300, "memory_blocks": [block]}
+    memories = [Memory.from_defaults(session_id=user, **options) for user in users]
+    await block.aput([say("user", "#ann.0")], from_short_term_memory=True, session_id="ann")
+    with pytest.raises(BudgetConfigError, match=r"'summary' must serve one conversation .*'bob'"):
+        BudgetMemory.from_defaults(session_id="bob", **options)
+    for second, door in doors:
+        memory, user = memories[second], users[second]
+        said = [say(role, f"#{user} {words(60)}") for role in ("user", "assistant") * 2]
+        try:
+            if door == "put":
+                await memory.aput_messages(said)
+            elif door == "get":
+                shown[user] += " ".join(m.content or "" for m in await memory.aget())
+            else:
+                await memory.areset()
+        except BudgetConfigError:
+            if not second:
+                raise
+    assert "#bob" not in shown["ann"] + block.text
+    assert "#ann" not in shown["bob"]
+    assert "#ann.0" in block.text
+
+
+async def test_memories_of_one_conversation_share_its_summary() -> None:
+    """A memory that is made again for each request, with the same `session_id`, goes on with the same block."""
+    block = HistorySummaryMemoryBlock(summarizer=_marks)
+    for turn in range(2):
+        memory = BudgetMemory.from_defaults(session_id="ann", token_limit=300, memory_blocks=[block])
+        await block.aput([say("user", f"#{turn}")], session_id="ann")
+        assert f"#{turn}" in (await memory.aget("What now?"))[0].content

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.llms import MockLLM
+from llama_index.core.base.llms.types import LLMMetadata
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.llms import ChatMessage, MockLLM
 from llama_index.core.prompts import PromptTemplate
+from pydantic import ValidationError
 
+import langchain_budget
 import llamaindex_budget as lb
-from rankbudget import BudgetSession, TokenBudget
+from rankbudget import BudgetSession, Scope, TokenBudget
 from rankbudget.errors import BudgetConfigError, MessageError
+from rankbudget.memory import HistoryStore, MemoryStore
 from tests.llamaindex.models import ListStore, PlayLLM
 
 PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
@@ -35,13 +41,25 @@ PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
         ["token_limit", "session", "summarizer", "memory_blocks", "async_database_uri"],
     ),
     "block": (lb.BudgetMemoryBlock, {"name": "a"}, ["text", "rank", "pinned", "counter"]),
+    "system": (lb.SystemMemoryBlock, {}, ["text"]),
+    "project": (lb.ProjectMemoryBlock, {}, ["text"]),
+    "task": (lb.TaskMemoryBlock, {}, ["text", "rank"]),
+    "knowledge": (lb.KnowledgeMemoryBlock, {}, ["retriever"]),
+    "stored": (lb.StoredMemoryBlock, {}, ["store", "scope"]),
     "summary block": (lb.HistorySummaryMemoryBlock, {}, ["summarizer", "max_tokens"]),
     "helper": (lb.BudgetPromptHelper, {}, ["context_window", "session", "budget", "chunk_size_limit"]),
+    "helper from_llm_metadata": (
+        lb.BudgetPromptHelper.from_llm_metadata,
+        {"llm_metadata": LLMMetadata()},
+        ["budget"],
+    ),
     "agent": (lb.BudgetFunctionAgent, {"llm": PlayLLM()}, ["budget", "summarizer", "output_cls", "timeout"]),
     "few shot": (lb.few_shot_function, {"examples": []}, ["max_tokens", "max_examples", "embed_model"]),
     "model": (lb.budget_model, {"llm": MockLLM()}, ["max_tokens", "counter", "on_report"]),
     "summarizer": (lb.summarizer, {"llm": MockLLM()}, ["task"]),
     "embedding": (lb.OfflineEmbedding, {}, ["embed_batch_size"]),
+    "chats": (lb.StoredChatStore, {}, ["place", "user", "project", "scope", "store"]),
+    "async chats": (lb.StoredAsyncChatStore, {}, ["chats", "user", "project", "scope"]),
 }
 
 
@@ -66,6 +84,61 @@ def test_a_misspelt_option_is_refused_with_the_nearest_name(data: st.DataObject)
         make(**needed, **{misspelt: None})
 
 
+def _ways() -> dict[str, Callable[[dict[str, Any]], Any]]:
+    """Every way to make an object of a public class of both packages: a new class is one of them. Events and errors have no options."""
+    found: dict[str, Callable[[dict[str, Any]], Any]] = {}
+    for package in (langchain_budget, lb):
+        for name in package.__all__:
+            kind: Any = getattr(package, name)
+            if not inspect.isclass(kind) or issubclass(kind, (Exception, BaseEvent)):
+                continue
+            called = f"{package.__name__}.{name}"
+            found[called] = lambda options, kind=kind: kind(**options)
+            if hasattr(kind, "from_defaults"):
+                found[f"{called}.from_defaults"] = lambda options, kind=kind: kind.from_defaults(**options)
+            for way in ("from_dict", "model_validate"):
+                if hasattr(kind, way):
+                    found[f"{called}.{way}"] = getattr(kind, way)
+    return found
+
+
+WAYS = _ways()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(data=st.data())
+def test_no_class_swallows_an_unknown_option(way: str, data: st.DataObject) -> None:
+    """An option that is left unread may be a user or a limit. Pydantic wraps the error in its own, a ValueError too, where it validates."""
+    own = ["user", "max_tokens", "place", *getattr(WAYS[way], "model_fields", ())]
+    option = data.draw(
+        st.from_regex(r"[a-z]{2,12}_[a-z]{2,12}q", fullmatch=True) | st.sampled_from(own).map("{}_q".format)
+    )
+    kinds = (BudgetConfigError, ValidationError) if way.endswith("model_validate") else BudgetConfigError
+    with pytest.raises(kinds, match=rf"has no option '{option}'|unexpected keyword argument '{option}'"):
+        WAYS[way]({option: "ann"})
+
+
+@given(
+    user=st.none() | st.text("ab", min_size=1),
+    project=st.none() | st.text("xy", min_size=1),
+    reader=st.none() | st.text("ab", min_size=1),
+)
+async def test_stores_keep_to_their_scope_however_it_is_given(
+    user: str | None, project: str | None, reader: str | None
+) -> None:
+    """`scope=`, and `user=` with `project=`, name the same conversations, in both stores; others see none of them."""
+    database, scope = HistoryStore(":memory:"), Scope(user=user, project=project)
+    lb.StoredChatStore(store=database, scope=scope).add_message("t", ChatMessage("My PIN is 4711."))
+    stores = [
+        lb.StoredAsyncChatStore(store=database, user=user, project=project),
+        lb.StoredAsyncChatStore(store=database, scope=scope),
+        lb.StoredAsyncChatStore(chats=lb.StoredChatStore(store=database, user=user, project=project)),
+    ]
+    assert [await store.count_messages("t") for store in stores] == [1, 1, 1]
+    other = lb.StoredAsyncChatStore(store=database, user=reader, project=project)
+    assert await other.count_messages("t") == (reader == user)
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("postprocessor", {"max_tokens": "20"}, "max_tokens must be a whole number from 1"),
     ("postprocessor", {"max_tokens": True}, "max_tokens must be a whole number from 1"),
@@ -84,6 +157,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     *[("memory from_defaults", {"memory_blocks": given}, "memory_blocks must be") for given in ("x", [None])],
     ("memory from_defaults", {"token_limit": -1}, "token_limit must be a whole number from 1"),
     ("block", {"rank": 0}, "rank must be valid"),
+    *[
+        (part, {"rank": 0}, "rank must be valid")
+        for part in ("summary block", "task", "knowledge", "stored", "system", "project")
+    ],
+    ("block", {"name": " "}, r"name must be valid \(got ' '\)"),
+    ("knowledge", {"retriever": "x"}, "retriever must be a LlamaIndex retriever"),
+    ("stored", {"store": "m.db"}, "store must be a MemoryStore"),
+    ("stored", {"scope": "ann"}, "scope must be a Scope, or a function"),
     ("summary block", {"summarizer": 3}, "summarizer must be"),
     ("helper", {"context_window": -4}, "context_window must be a whole number from 1"),
     ("helper", {"session": 3}, "session must be a BudgetSession"),
@@ -95,6 +176,20 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("model", {"budget_or_session": True}, "budget_or_session must be"),
     ("model", {"on_report": 3}, "on_report must be a blocking callable"),
     ("summarizer", {"llm": 3}, "llm must be a LlamaIndex LLM"),
+    ("chats", {"place": ":memory:", "user": 5}, "user must be valid"),
+    ("chats", {"store": 5}, r"store must be a HistoryStore \(got 5\)"),
+    ("chats", {"store": MemoryStore(":memory:")}, "store must be a HistoryStore"),
+    ("chats", {"store": HistoryStore(":memory:"), "place": "m.db"}, "store must be given alone"),
+    ("chats", {"place": ":memory:", "scope": "ann"}, "scope must be a Scope"),
+    ("chats", {"place": ":memory:", "scope": Scope(user="a"), "user": "b"}, "scope must be given alone"),
+    ("async chats", {"chats": "m.db"}, "chats must be a StoredChatStore"),
+    ("async chats", {}, "place must be a path, a database URL"),
+    (
+        "async chats",
+        {"chats": lb.StoredChatStore(place=":memory:"), "user": "ann"},
+        "chats must be given alone",
+    ),
+    ("helper from_llm_metadata", {"llm_metadata": None}, "llm_metadata must be"),
 ]
 
 
@@ -114,6 +209,8 @@ AN_OPTION = {
     "summary block": "summarizer",
     "agent": "summarizer",
     "offline embedding": "model_name",
+    "chats": "place",
+    "async chats": "chats",
 }
 
 

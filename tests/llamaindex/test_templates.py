@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.llms import ChatResponse, MockLLM
+from llama_index.core.base.llms.types import ToolCallBlock
+from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llama_index.llms.ollama import Ollama
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, create_model
 
-from llamaindex_budget import budget_model
+from llamaindex_budget import RequestExceededError, budget_model
+from llamaindex_budget._codec import CODEC
 from rankbudget import counter_for
 from rankbudget.testing import RecordingCounter
 from tests.drawing import draws
-from tests.llamaindex.models import say
+from tests.llamaindex.models import PlayLLM, say
 
 COUNTER = counter_for("gpt-4o")
 FRAMES = [
@@ -151,3 +154,91 @@ def test_a_schema_is_counted_as_ollama_is_sent_it(limit: int) -> None:
     found = llm.structured_predict(Room, template, context_str=notes, query_str=QUESTION)
     assert found == Room(windows=10)
     assert "Room 7 has 10 windows." in str(asked[-1][-1].content)
+
+
+def _rows(data: str, **_: Any) -> str:
+    """Reads a variable as a template's own function does: it needs all of it."""
+    return ", ".join(row["n"] for row in json.loads(data))
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PICTURE = "{% chat role='user' %}{{ notes }}\n{{ value | image }}\n{{ query_str }}{% endchat %}"
+NEEDED: list[tuple[Any, str, str]] = [
+    (RichPromptTemplate(PICTURE), "http://x/y.png", "http://x/y.png"),
+    (RichPromptTemplate(PICTURE), PIXEL, "iVBORw0KGgo"),
+    (RichPromptTemplate(PICTURE.replace("value | image }}", "value | image if value }}")), PIXEL, "iVBORw0KGgo"),
+    (
+        PromptTemplate(
+            "{notes}\\nRows: {rows}\\n{query_str}", function_mappings={"rows": lambda **k: _rows(k["value"])}
+        ),
+        json.dumps([{"n": f"K{i}"} for i in range(40)]),
+        "K0, K1, K2, K3",
+    ),
+]  # fmt: skip
+METHODS = ["predict", "stream", "structured_predict", "apredict", "astream", "astructured_predict"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(needed=st.sampled_from(NEEDED), count=st.integers(1, 300), limit=st.integers(60, 2500))
+async def test_a_value_that_a_template_needs_whole_stays_whole(
+    method: str, needed: tuple[Any, str, str], count: int, limit: int
+) -> None:
+    """A function or filter of a template is never called with less than it was given; other texts are shortened, or the error is typed."""
+    template, value, shown = needed
+    notes = "\n\n".join(f"Room {i} has {i + 1} windows." for i in range(count))
+    made = ToolCallBlock(tool_call_id="a", tool_name="Room", tool_kwargs={"windows": 8})
+    plain = PlayLLM(steps=[ChatMessage(role="assistant", blocks=[made])] if "structured" in method else [])
+    llm = budget_model(plain, max_tokens=limit, counter="gpt-4o")
+    before = [Room] if "structured" in method else []
+    tokens = COUNTER.count_message(
+        CODEC.to_dict(template.format_messages(notes="", value=value, query_str=QUESTION)[0])
+    )
+    try:
+        answer = getattr(llm, method)(*before, template, notes=notes, value=value, query_str=QUESTION)
+        answer = await answer if method.startswith("a") else answer
+        if "stream" in method:
+            _ = [part async for part in answer] if method.startswith("a") else list(answer)
+    except RequestExceededError:
+        assert limit < tokens + 150  # a schema's and the framing
+        return
+    (messages, _tools) = llm.requests[-1]
+    prompt = str(messages[-1].model_dump(mode="json"))
+    assert shown in prompt
+    assert QUESTION in prompt
+    assert COUNTER.count_messages([CODEC.to_dict(m) for m in messages]) <= limit
+
+
+NOTE = "Part K17 was replaced in 1987 by Olga, and that is all that we know of it."
+TASKS: list[Any] = [
+    PromptTemplate("Extract the year from this note: {note}"),
+    PromptTemplate("{note}"),
+    ChatPromptTemplate([say("system", "Extract the year."), say("user", "{note}")]),
+]
+
+
+@given(
+    template=st.sampled_from(TASKS),
+    schema=st.integers(0, 60),
+    limit=st.integers(40, 400),
+    times=st.integers(1, 9),
+)
+def test_a_text_without_a_question_is_never_all_cut(
+    template: Any, schema: int, limit: int, times: int
+) -> None:
+    """Where a schema leaves it no room, the error says so and blames no empty question; what is sent holds something of it."""
+    told = create_model("Told", year=(int, Field(description="the long text of a schema " * schema)))
+    made = ToolCallBlock(tool_call_id="a", tool_name="Told", tool_kwargs={"year": 1987})
+    llm = budget_model(
+        PlayLLM(steps=[ChatMessage(role="assistant", blocks=[made])]), max_tokens=limit, counter="gpt-4o"
+    )
+    note = "\n\n".join([f"{NOTE} Copy {i}." for i in range(times)])
+    try:
+        llm.structured_predict(told, template, note=note)
+        said, needed = str(llm.requests[-1][0][-1].content), None
+    except RequestExceededError as error:
+        said, needed = str(error), error.needed
+    if needed is None:
+        assert re.search(r"Part|replaced|Olga|Copy", said)
+    else:
+        assert re.search(r"needs [\d,]+ tokens .*question \d", said)
+        assert needed > limit
