@@ -29,6 +29,7 @@ from rankbudget.adapters import (
     Steps,
     plan_steps,
     refuse_empty_question,
+    refuse_results,
 )
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, misspelt
 
@@ -127,8 +128,7 @@ class SlotSettings(LimitSettings):
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
         history, messages = found.pop("history", None), None
         if history is not None:
-            given = value[history]
-            messages = given if isinstance(given, list) else as_messages(given)
+            messages = value[history] if isinstance(value[history], list) else as_messages(value[history])
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
             """Returns the value with its slots fitted, in the form they came in."""
@@ -218,6 +218,8 @@ class SlotSettings(LimitSettings):
                 f"Put the earlier ones into {self.history_key}, or give prompt=, which counts all it shows."
             )
             raise BudgetConfigError(msg)
+        if len(messages) == 1:  # of several, the others may hold the call
+            refuse_results(CODEC, messages[0], self.question_key, self.history_key)
         return messages[-1] if messages else None
 
     def _blocks(self, keys: Mapping[str, str], value: Mapping[str, Any]) -> tuple[Block, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .compression.abstractive import summarize_steps
     from .compression.truncate import truncate_text
     from .conversation.capping import fair_level
-    from .conversation.refusals import refuse_empty, refuse_empty_question
+    from .conversation.refusals import refuse_empty, refuse_empty_question, refuse_results
     from .conversation.state import digest_of
     from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
     from .conversation.timeline import Timeline
@@ -84,7 +84,7 @@ _HOMES = {
     "compression.abstractive": ("summarize_steps",),
     "compression.truncate": ("truncate_text",),
     "conversation.capping": ("fair_level",),
-    "conversation.refusals": ("refuse_empty", "refuse_empty_question"),
+    "conversation.refusals": ("refuse_empty", "refuse_empty_question", "refuse_results"),
     "conversation.state": ("digest_of",),
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
@@ -132,7 +132,7 @@ __all__ = [
     "default_embedder", "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished",
     "fit_one_block", "following", "function_name", "function_named", "holds", "in_turn", "is_blocking",
     "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter",
-    "read_session", "refuse_empty", "refuse_empty_question",
+    "read_session", "refuse_empty", "refuse_empty_question", "refuse_results",
     "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
     "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text",
     "typed_errors", "whole_request_budget", "window_asked_of", "window_notes", "with_clear_ids",

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from rankbudget import BudgetConfigError
 from rankbudget.batch import FitPrompt
+from rankbudget.messages.codec import DictCodec, holds_results
 from rankbudget.messages.texts import content_text
+from rankbudget.testing.strategies import conversations
+from tests.batch.rows import COUNTER, read_jsonl, run, write_jsonl
 from tests.drawing import draws
 
 RULE: dict[str, object] = {"type": "text", "text": "Rule one."}
@@ -95,3 +98,138 @@ def test_a_score_is_a_number(score):
     for wrong in ("high", True, [1]):
         row["documents"] = [{**document, "score": wrong}]
         assert "documents must be objects whose score is a number" in fit.row(row)["budget_error"]
+
+
+@draws()
+@given(
+    conversations(broken=False, media=False, user_results=True),
+    st.integers(1, 10),
+    st.booleans(),
+    st.data(),
+)
+def test_results_as_question_are_the_end_of_the_history(chat, eighths, strict, data):
+    """Anthropic and Gemini give results as the user: behind their call they are fitted as in the history, else refused."""
+    codec = DictCodec()
+    found = [n for n, m in enumerate(chat) if m["role"] == "user" and holds_results(codec, m)]
+    if not found:
+        return
+    at = data.draw(st.sampled_from(found))
+    given = list(chat[: at + 1])
+    fit = FitPrompt(max(1, COUNTER.count_messages(given) * eighths // 8), strict=strict)
+    whole = fit.row({"history": given, "documents": ["Tea."]})
+    made = fit.row({"history": given[:-1], "question": given[-1], "documents": ["Tea."]})
+    name = codec.message_id(given[-1]) or f"history-{at}"
+    if whole["messages"] is None or name in whole["dropped"]:
+        assert made["messages"] is None
+        assert made["budget_error"].partition(":")[0] in ("MessageError", "BudgetExceededError")
+    else:
+        assert made == whole
+
+
+def test_results_of_gemini_as_question_need_their_call():
+    """A result whose call is missing, or one of two results, would be refused by every provider."""
+    call = {"functionCall": {"name": "w", "args": {"city": "Kiel"}}}
+    result = {"role": "user", "parts": [{"functionResponse": {"name": "w", "response": {"sky": "blue"}}}]}
+    asked = {"role": "user", "parts": [{"text": "Weather?"}]}
+    fit = FitPrompt(300)
+    chat = [asked, {"role": "model", "parts": [call]}, result]
+    assert fit.row({"history": chat[:-1], "question": result})["messages"] == chat
+    for history, why in (([asked], "orphan_result"), ([], "orphan_result")):
+        assert why in fit.row({"history": history, "question": result})["budget_error"]
+    half = [asked, {"role": "model", "parts": [call, {"functionCall": {"name": "v", "args": {}}}]}]
+    error = fit.row({"history": half, "question": result})["budget_error"]
+    assert error.startswith("MessageError: ")
+    assert "message 2: unanswered_call" in error
+
+
+NULLS = st.none() | st.booleans() | st.sampled_from(["NaN", "null", ""])
+ARGUMENTS = st.dictionaries(
+    st.sampled_from("abc"),
+    NULLS | st.lists(NULLS, max_size=2) | st.dictionaries(st.sampled_from("de"), NULLS),
+)
+
+
+def calls_with(arguments, said):
+    """A conversation with a call in the forms of Anthropic, Ollama and Gemini."""
+    return [
+        {"role": "user", "content": said},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "f", "input": arguments}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "f", "arguments": arguments}}],
+        },
+        {"role": "tool", "tool_name": "f", "content": "ok"},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": arguments}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"said": "ok"}}}]},
+    ]
+
+
+@draws()
+@given(ARGUMENTS, st.sampled_from(["Why is it zero?", "Why is it NaN?"]))
+def test_nulls_in_arguments_that_were_written_stay(tmp_path_factory, arguments, said):
+    """JSON adds no nulls: what a line or a text has in the arguments of a call is what the call asked for."""
+    chat, folder = calls_with(arguments, said), tmp_path_factory.mktemp("lines")
+    lines = [{"history": [{**m, "refusal": None} for m in chat]}, {"history": json.dumps(chat)}]
+    fit = FitPrompt(1000, strict=True)
+    run(write_jsonl(folder / "in.jsonl", lines), folder / "out.jsonl", fit=fit, workers=1)
+    assert [row["messages"] for row in read_jsonl(folder / "out.jsonl")] == [chat, chat]
+
+
+def test_fields_without_a_value_go_though_arguments_keep_theirs(tmp_path):
+    """What pandas wrote as NaN is no value in either; explicit nulls of a text stay, whatever else it holds."""
+    call = {"function": {"name": "f", "arguments": {"due": None, "task": float("nan")}}}
+    given = {"role": "assistant", "content": "", "tool_calls": [call], "name": float("nan"), "audio": None}
+    chat = [{"role": "user", "content": "Go."}, given, {"role": "tool", "tool_name": "f", "content": "ok"}]
+    lines = [{"history": chat}, {"history": json.dumps(chat)}]
+    run(write_jsonl(tmp_path / "in.jsonl", lines), tmp_path / "o.jsonl", fit=FitPrompt(500), workers=1)
+    made = [row["messages"][1] for row in read_jsonl(tmp_path / "o.jsonl")]
+    kept = [{"function": {"name": "f", "arguments": {"due": None}}}]
+    expected = {"role": "assistant", "content": "", "tool_calls": kept}
+    assert made == [expected, {**expected, "audio": None}]
+
+
+BLANKS = st.sampled_from(["", " ", "\n\t", None])
+
+
+@draws()
+@given(
+    st.lists(BLANKS | st.fixed_dictionaries({"text": BLANKS}, optional={"content": BLANKS})), st.booleans()
+)
+def test_what_has_no_text_is_left_out(blanks, as_json):
+    """Documents, and texts of lists, of nothing but blanks are in no prompt; the others keep their numbers."""
+    fit = FitPrompt(300, columns={"memory": "memory", "project": "project"})
+    texts = [one for one in blanks if not isinstance(one, dict)]
+    given = {"documents": [*blanks, "Tea is hot."], "memory": blanks, "system": texts, "project": texts}
+    cells = {name: json.dumps(cell) if as_json else cell for name, cell in given.items()}
+    made = fit.row({**cells, "question": "Is tea hot?"})
+    expected = fit.row(
+        {"documents": [{"id": f"documents-{len(blanks)}", "text": "Tea is hot."}], "question": "Is tea hot?"}
+    )
+    assert made == expected
+
+
+@pytest.mark.parametrize("name", ["system", "history", "documents", "tools"])
+def test_a_cell_of_blanks_is_empty(name):
+    """A system message of blanks is one that providers refuse."""
+    made = FitPrompt(100).row({"question": "Why?", name: " \n"})
+    assert made["messages"] == [{"role": "user", "content": "Why?"}]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_role_of_a_question_is_read_as_in_a_history(as_json):
+    """LangChain's word for the user's role is no other role."""
+    asked = {"role": "human", "content": "Why?"}
+    made = FitPrompt(100).row({"question": json.dumps(asked) if as_json else asked})
+    assert made["messages"] == [asked]
+
+
+def test_json_of_a_text_is_no_list():
+    """The error of a text that is JSON, though of no list, says so."""
+    assert (
+        "a text, no list" in FitPrompt(100).row({"question": "Why?", "documents": '"Tea."'})["budget_error"]
+    )

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -317,6 +318,27 @@ def test_wrong_calls_write_nothing(given, target, options, said, tmp_path):
     assert names_in(tmp_path) == ["in.jsonl"]
 
 
+@pytest.mark.parametrize("wrong", [{"context_window": 100}, None, 8192, FitPrompt])
+def test_what_fits_is_a_fit_prompt(wrong, tmp_path):
+    """A budget in its place is named, and nothing is written."""
+    source = write_jsonl(tmp_path / "in.jsonl", [{"question": "A?"}])
+    with pytest.raises(BudgetConfigError, match="fit must be a FitPrompt"):
+        fit_files(source, tmp_path / "out.jsonl", wrong, workers=1)
+    assert names_in(tmp_path) == ["in.jsonl"]
+
+
+def test_a_damaged_page_of_parquet_names_its_file(tmp_path):
+    """Only reading it shows the damage; the footer is whole."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    source = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"question": [f"A {n}?" for n in range(100)]}), source)
+    data = bytearray(source.read_bytes())
+    data[40:70] = bytes(30)
+    source.write_bytes(data)
+    with pytest.raises(BudgetConfigError, match=r"in\.parquet"):
+        fit_files(source, tmp_path / "out.jsonl", FitPrompt(100), workers=1)
+
+
 # ---- the command ----------------------------------------------------------------------------------------------------------------
 def test_the_command_says_by_its_exit_code_whether_all_rows_are_fitted(tmp_path, capsys):
     """0 when all are fitted, 3 when some have an error, 2 for a wrong call; standard output stays empty."""
@@ -331,10 +353,11 @@ def test_the_command_says_by_its_exit_code_whether_all_rows_are_fitted(tmp_path,
     assert "40 rows, 2 failed" in err
     assert "first error: RowError: history must be JSON" in err
     assert main(["batch", str(tmp_path / "none.jsonl"), str(tmp_path / "c.jsonl"), *LIMITS]) == 2
-    assert main(["batch", str(good), str(tmp_path / "c.jsonl"), *LIMITS, "--column", "q"]) == 2
+    for wrong in (["--column", "q"], ["--column", "question=p", "--column", "question=q"]):
+        assert main(["batch", str(good), str(tmp_path / "c.jsonl"), *LIMITS, *wrong]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.count("rankbudget: error: ") == err.count("\n") == 2
+    assert err.count("rankbudget: error: ") == err.count("\n") == 3
 
 
 def test_the_command_counts_as_fit_does(tmp_path):
@@ -361,3 +384,4 @@ def test_the_estimate_leaves_the_start_out(monkeypatch):
     assert [p.rows_per_second for p in seen] == [None, None, None, 200, 150]
     assert seen[3].seconds_left == 3
     assert str(seen[3]) == "400 rows (40%), 0 failed, 200 rows/s, about 3 s left"
+    assert str(replace(seen[3], share=1.0)) == "400 rows (100%), 0 failed, 200 rows/s"

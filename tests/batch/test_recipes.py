@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -29,14 +30,35 @@ def recipe():
 WHOLE_TURNS = recipe()
 
 
+def with_nulls(chat):
+    """The messages with the fields of all of them, as Arrow gives them and clients of providers log them."""
+    names = dict.fromkeys(name for message in chat for name in (*message, "refusal", "id"))
+    return [{name: message.get(name) for name in names} for message in chat]
+
+
+def bare(message):
+    return {name: value for name, value in message.items() if value is not None or name == "content"}
+
+
 @draws()
-@given(conversations(broken=False, media=False, user_results=True), st.integers(1, 8), st.integers(0, 3))
-def test_samples_for_fine_tuning_have_whole_turns(chat, eighths, exchanges):
+@given(
+    conversations(broken=False, media=False, user_results=True),
+    st.integers(1, 8),
+    st.integers(0, 3),
+    st.booleans(),
+    st.sampled_from([list, with_nulls, lambda chat: json.dumps(with_nulls(chat))]),
+)
+def test_samples_for_fine_tuning_have_whole_turns(chat, eighths, exchanges, named, written):
     """What the page's recipe takes of a cut conversation is its end from a question on, behind all of its rules."""
+    chat = [{**m, "id": f"m{n}"} for n, m in enumerate(chat)] if named else list(chat)
     limit = max(1, COUNTER.count_messages(chat) * eighths // 8)
     fit = FitPrompt({"context_window": limit, "reserve": 0, "message_cap": None, "min_exchanges": exchanges})
-    made = fit.row({"history": chat})["messages"]
-    sample = WHOLE_TURNS(made or [], chat)
+    given = written(chat)
+    row = fit.row({"history": given})
+    messages = json.loads(given) if isinstance(given, str) else given
+    sample = [bare(m) for m in WHOLE_TURNS(row["messages"] or [], row["dropped"] or [], messages)]
+    chat = [bare(m) for m in chat]
+    assert sample or row["dropped"] or row["messages"] is None
     rules, said = ([m for m in chat if (m["role"] in PINNED_ROLES) == pinned] for pinned in (True, False))
     turns = sample[len(rules) :]
     assert not sample or sample[: len(rules)] == rules

@@ -15,10 +15,13 @@ from rankbudget import (
     BlockAssembler,
     BudgetConfigError,
     BudgetExceededError,
+    BudgetSession,
+    MessageError,
     Scope,
     Segment,
     TokenBudget,
     counter_for,
+    fit_messages,
 )
 from rankbudget.testing import WordCounter
 
@@ -263,3 +266,45 @@ def test_blocks_in_a_block_are_refused():
     found = [Block.of("memory", "Ann likes tea.")]
     with pytest.raises(BudgetConfigError, match=r"block 'memory' must hold texts.*\(got blocks\)"):
         Assembler(1000).assemble({"memory": found}, query="Hello?")
+
+
+RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "Sun."}
+CHATS = {
+    "OpenAI": [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "t", "type": "function", "function": {"name": "w", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "t", "content": "Sun."},
+    ],
+    "Anthropic": [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "w", "input": {}}]},
+        {"role": "user", "content": [RESULT, {"type": "text", "text": "And tomorrow?"}]},
+    ],
+    "Responses": [
+        {"role": "user", "content": "Weather?"},
+        {"type": "function_call", "call_id": "t", "name": "w", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "t", "output": "Sun."},
+    ],
+}
+
+
+@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
+@pytest.mark.parametrize("session", [False, True])
+def test_results_given_as_the_question_are_the_end_of_the_history(
+    chat: list[dict[str, Any]], session: bool
+) -> None:
+    """Behind their call they are fitted as `fit_messages` does; without it, or with a host's own rendering, they are refused."""
+    reader = Assembler(300, session=BudgetSession(300) if session else None)
+    made = reader.assemble({"history": chat[:-1]}, query=chat[-1])
+    assert made.messages == fit_messages(chat, max_tokens=300).messages == chat
+    assert reader.assemble({"history": chat[:-1], "query": chat[-1:]}).messages == chat
+    with pytest.raises(MessageError, match="message 1: orphan_result"):
+        reader.assemble({"history": chat[:1]}, query=chat[-1])
+    with pytest.raises(MessageError, match="message 0: orphan_result"):
+        Assembler(300).assemble({"system": "Be brief."}, query=chat[-1])
+    with pytest.raises(MessageError, match="query must be asked by the user"):
+        reader.assemble({"history": chat[:-1]}, query=chat[-1], render=lambda _, kept: kept)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate, format_document
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
@@ -265,3 +265,26 @@ def test_a_document_has_one_name_in_the_prompt_and_in_the_report() -> None:
             d.segment_id for d in made.report.decisions if d.block == "knowledge" and d.action != "trimmed"
         ]
         assert [name for name, _ in cited] == kept
+
+
+WEATHER = [
+    HumanMessage("Weather?"),
+    AIMessage("", tool_calls=[{"name": "w", "args": {}, "id": "t", "type": "tool_call"}]),
+]
+RESULTS = [
+    ToolMessage("Sun.", tool_call_id="t"),
+    HumanMessage([{"type": "tool_result", "tool_use_id": "t", "content": "Sun."}]),
+]
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=["tool", "user"])
+def test_results_are_no_question(result: BaseMessage) -> None:
+    """A result in the slot of the question would be sent without its call; with it, in one slot, it is."""
+    prompt = BudgetChatPromptTemplate.from_messages(
+        [MessagesPlaceholder("history"), MessagesPlaceholder("question")], max_tokens=300, counter=EXACT
+    )
+    for door in (prompt.invoke, BudgetTrimmer(max_tokens=300, counter=EXACT).fit):
+        with pytest.raises(MessageError, match="at the end of history"):
+            door({"history": WEATHER, "question": [result]})
+    whole = [*WEATHER, result]
+    assert prompt.format_messages(history=[], question=whole) == whole

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from re import compile as pattern
+from typing import Any
 
 from .. import __version__
 from ..budget.token_budget import TokenBudget
-from ..errors import BudgetConfigError, check_count, named_options
+from ..errors import BudgetConfigError, check_count, named_options, shown
 from .fit_prompt import FitPrompt
 from .formats import Shard, format_of, join, names_in, shards_of, size_of, values_in
 from .progress import Meter, Progress
@@ -90,7 +91,7 @@ def fit_files(
     """
     began, source, target = time.monotonic(), Path(source), Path(target)
     workers = _cores() if workers is None else workers
-    formats = _checked(source, target, workers, shard_rows)
+    formats = _checked(source, target, fit, workers, shard_rows)
     meter = Meter(size_of(source), workers)
     names = names_in(shards_of(source, shard_rows), formats[0], fit.columns.values())
     if names is not None:
@@ -220,9 +221,11 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _checked(source: Path, target: Path, workers: int, shard_rows: int) -> tuple[str, str]:
+def _checked(source: Path, target: Path, fit: Any, workers: int, shard_rows: int) -> tuple[str, str]:
     """Returns the formats of source and target."""
     problems: list[str] = []
+    if not isinstance(fit, FitPrompt):
+        problems.append(f"fit must be a FitPrompt (got {shown(fit)}). Give FitPrompt(budget)")
     check_count("workers", workers, problems, low=1)
     check_count("shard_rows", shard_rows, problems, low=1)
     if not source.is_file():

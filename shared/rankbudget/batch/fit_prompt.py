@@ -183,7 +183,8 @@ class FitPrompt:
                 parts = read_row(row)
                 plan = assembler.assemble(parts.blocks, query=parts.question, tools=parts.tools)
                 _check_template(assembler.counter, plan, parts.tools)
-                made = self._outputs(plan, parts.blocks.get("history", ()))
+                asked = [parts.question] if isinstance(parts.question, Mapping) else []
+                made = self._outputs(plan, [*parts.blocks.get("history", ()), *asked])
             except Exception as error:  # whatever a row holds, the next ones are fitted
                 told = in_utf8(f"{type(error).__name__}: {' '.join(str(error).split())}")
                 if not isinstance(error, BudgetError):

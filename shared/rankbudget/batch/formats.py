@@ -55,15 +55,8 @@ def size_of(path: Path) -> int:
     """Returns the size of a file: bytes, or rows of Parquet."""
     if format_of(path) == "jsonl":
         return path.stat().st_size
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
-
-    try:
-        with ParquetFile(path) as file:
-            return int(file.metadata.num_rows)
-    except pa.ArrowException as error:
-        msg = f"the input must be Parquet (got {str(path)!r}: {error})."
-        raise BudgetConfigError(msg) from error
+    with _parquet(path) as file:
+        return int(file.metadata.num_rows)
 
 
 def shards_of(path: Path, rows: int) -> Iterator[Shard]:
@@ -90,15 +83,28 @@ def _lines(path: Path, rows: int) -> Iterator[tuple[bytes, int, int]]:
 
 def _record_batches(path: Path, rows: int) -> Iterator[tuple[bytes, int, int]]:
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(path) as file:
+    with _parquet(path) as file:
         empty = pa.RecordBatch.from_pylist([], schema=file.schema_arrow)  # keeps the columns of an empty file
         for batch in file.iter_batches(rows) if file.metadata.num_rows else [empty]:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, batch.schema) as stream:
                 stream.write_batch(batch)
             yield sink.getvalue().to_pybytes(), batch.num_rows, batch.num_rows
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """Yields a file of Parquet; an error while it is read, of a damaged page too, names it."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        msg = f"the input must be Parquet (got {str(path)!r}: {error})."
+        raise BudgetConfigError(msg) from error
 
 
 # ---- a shard's rows ------------------------------------------------------------------------------

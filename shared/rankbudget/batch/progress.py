@@ -37,7 +37,8 @@ class Progress:
         if self.resumed:
             parts.append(f"{self.resumed:,} by an earlier run")
         if self.rows_per_second is not None and self.seconds_left is not None:
-            parts += [f"{self.rows_per_second:,.0f} rows/s", f"about {_duration(self.seconds_left)} left"]
+            left = [f"about {_duration(self.seconds_left)} left"] if self.share < 1 else []
+            parts += [f"{self.rows_per_second:,.0f} rows/s", *left]
         return ", ".join(parts)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import RowError, shown
-from ..messages.codec import PINNED_ROLES, DictCodec, says_nothing
+from ..messages.codec import PINNED_ROLES, ROLES, DictCodec, says_nothing
 from ..messages.texts import content_text
 from ..segment import Block, Scope, Segment
 from .tables import in_utf8
@@ -30,6 +30,10 @@ _AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
 _KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), ("content",)) | {"tools": None}
 """Fields that may be null in inputs that are no documents; tools are sent and counted as they are."""
+_ARGUMENTS = frozenset({"arguments", "input", "args"})
+"""Fields of calls, which hold what the schema of a tool allows: null, too."""
+_Source = Literal["table", "line", "text"]
+"""Where nested values come from: Arrow or pandas, a line of JSON, or the text of a cell that is JSON."""
 _FIELDS = ("id", "title", "score", "label", "kind", "priority")
 
 
@@ -42,6 +46,10 @@ class PromptParts:
     tools: list[Any] | None = None
 
 
+class Line(dict[str, Any]):
+    """Values of a line of JSON: no table added nulls to the arguments of its calls."""
+
+
 def read_row(row: Mapping[str, Any]) -> PromptParts:
     """Returns the parts of the prompt in a row.
 
@@ -52,8 +60,9 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
         RowError: a value is not JSON or not of the type its input has.
     """
     texts = {name: _decoded(name, value) for name, value in row.items()}
-    given = {name: value for name, value in texts.items() if not _is_missing(value, is_text=name in _TEXTS)}
-    parts = {name: _read(name, value) for name, value in given.items()}
+    given = {name: value for name, value in texts.items() if not _is_missing(name, value)}
+    source: _Source = "line" if isinstance(row, Line) else "table"
+    parts = {name: _read(name, value, source) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
     if not question and not any(map(_asks, blocks.get("history", ()))):
@@ -62,24 +71,34 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     return PromptParts(blocks, question, tools or None)
 
 
-def plain(value: Any, keep: Collection[str] | None = ("content",)) -> Any:
+def plain(value: Any, keep: Collection[str] | None = ("content",), *, source: _Source = "table") -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
     Arrow gives every message of a column the fields of all of them. What is in `keep` may be null, with None
-    all fields; deeper nulls go. Empty cells of pandas are null. Dates and decimal numbers become texts.
+    all fields; deeper nulls go. Of a text, and in the arguments of a call of a line, only empty cells of
+    pandas go; elsewhere these are null. Dates and decimal numbers become texts.
     """
     if isinstance(value, Mapping):
-        made = {key: plain(inner, keep and ()) for key, inner in value.items()}
-        return {k: inner for k, inner in made.items() if inner is not None or keep is None or k in keep}
+        made: dict[Any, Any] = {}
+        for key, inner in value.items():
+            one = plain(inner, keep and (), source=_source_in(key, source))
+            if one is not None or keep is None or key in keep or (inner is None and source == "text"):
+                made[key] = one
+        return made
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [plain(inner, keep) for inner in value]
+        return [plain(inner, keep, source=source) for inner in value]
     if _is_null(value):
         return None
     if isinstance(value, bytes):
         return value.decode()
     return str(value) if isinstance(value, _AS_TEXT) else value
+
+
+def _source_in(key: Any, source: _Source) -> _Source:
+    """Returns how nulls in a field of a value are read: in arguments, those of a line were written, too."""
+    return "text" if source == "line" and key in _ARGUMENTS else source
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -93,10 +112,16 @@ def _decoded(name: str, value: Any) -> Any:
         raise RowError(msg) from error
 
 
-def _is_missing(value: Any, *, is_text: bool) -> bool:
+def _is_missing(name: str, value: Any) -> bool:
     if isinstance(value, str):
-        return not value or (not is_text and value.strip() == "null")
+        if name == "question":  # one of blanks is an error: another text would be asked instead
+            return not value
+        return _is_blank(value) or (name not in _TEXTS and value.strip() == "null")
     return _is_null(value)
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _is_null(value: Any) -> bool:
@@ -105,14 +130,14 @@ def _is_null(value: Any) -> bool:
     return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
 
-def _read(name: str, value: Any) -> Any:
+def _read(name: str, value: Any, source: _Source) -> Any:
     text = str(value) if isinstance(value, str) else ""
     if text:
-        value = _messages_in(name, text) if name in _TEXTS else _parsed(name, text)
+        value, source = _messages_in(name, text) if name in _TEXTS else _parsed(name, text), "text"
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return text
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
-        value = plain(value, _KEPT_NULLS.get(name, _TEXT_KEYS))
+        value = plain(value, _KEPT_NULLS.get(name, _TEXT_KEYS), source=source)
     if name == "question":
         return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
     if name in (*_TEXTS, "history") and isinstance(value, Mapping):
@@ -134,7 +159,7 @@ def _objects(name: str, given: list[Any]) -> list[Any]:
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
     """Returns a list of texts; of "system", those beside system messages become messages, too."""
-    given = [one for one in given if one is not None]
+    given = [one for one in given if not _is_blank(one)]
     if given and all(_is_block(one) for one in given):
         given = [{"role": "system", "content": given}]
     fine = all(isinstance(one, str) or _has_role(one, PINNED_ROLES) for one in given)
@@ -161,7 +186,7 @@ def _messages_in(name: str, text: str) -> Any:
 
 
 def _has_role(value: Any, roles: Collection[str]) -> bool:
-    return isinstance(value, Mapping) and value.get("role") in roles
+    return isinstance(value, Mapping) and ROLES.get(str(value.get("role"))) in roles
 
 
 def _is_block(value: Any) -> bool:
@@ -180,7 +205,8 @@ def _parsed(name: str, text: str) -> Any:
         value = json.loads(text)
         return json.loads(value) if isinstance(value, str) else value  # some exports encode a list twice
     except (ValueError, RecursionError) as error:
-        msg = f"{name} must be JSON (got {shown(text)}: {error}). Give a JSON list or nested values."
+        why = "a text, no list" if text.lstrip().startswith('"') else error
+        msg = f"{name} must be JSON (got {shown(text)}: {why}). Give a JSON list or nested values."
         raise RowError(msg) from error
 
 
@@ -205,16 +231,16 @@ def _checked(name: str, value: Any, is_right: object, rule: str) -> Any:
 
 
 def _is_empty(item: Any) -> bool:
-    """Returns whether a document is null, or its text is."""
+    """Returns whether a document is null, or its text is null or has only blanks."""
     texts = [item[key] for key in _TEXT_KEYS if key in item] if isinstance(item, Mapping) else [item]
-    return bool(texts) and all(text is None for text in texts)
+    return bool(texts) and all(map(_is_blank, texts))
 
 
 def _segment(name: str, position: int, item: Any) -> Segment:
     if isinstance(item, str):
         return Segment(id=f"{name}-{position}", text=item)
     fields = item if isinstance(item, Mapping) else {}
-    text = next((fields[key] for key in _TEXT_KEYS if fields.get(key) is not None), None)
+    text = next((fields[key] for key in _TEXT_KEYS if not _is_blank(fields.get(key))), None)
     _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
     for key in known.keys() & {"id", "priority"}:

@@ -14,6 +14,7 @@ from ..errors import BudgetConfigError, RowError
 from .columns import table_of_rows
 from .fit_prompt import FitPrompt
 from .formats import Shard, objects_in, table_in, written_whole
+from .reading import Line
 from .tables import OUTPUTS, as_json, table_of
 
 _UNREAD = "line"
@@ -90,7 +91,7 @@ class ShardFitter:
     def _fitted_lines(self, shard: Shard) -> list[_Line]:
         lines = [(number, raw, self._without_outputs(number, row)) for number, raw, row in objects_in(shard)]
         made = self.fit.fit_rows(
-            (f"line {number}", row if isinstance(row, RowError) else self.fit.inputs_of(row))
+            (f"line {number}", row if isinstance(row, RowError) else Line(self.fit.inputs_of(row)))
             for number, _, row in lines
         )
         return [(raw, row, outputs) for (_, raw, row), outputs in zip(lines, made, strict=True)]

@@ -72,11 +72,14 @@ class _Shown:
 
 
 def _pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
-    pairs = {}
+    pairs: dict[str, str] = {}
     for pair in given or ():
         name, equals, column = pair.partition("=")
         if not (name and equals and column):
             msg = f"{option} must be a pair, as history=chat (got {pair!r})."
+            raise BudgetConfigError(msg)
+        if name in pairs:
+            msg = f"{option} must be given once for {name} (got {pairs[name]!r} and {column!r})."
             raise BudgetConfigError(msg)
         pairs[name] = column
     return pairs

@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import MessageError
-from ..messages.codec import Codec, says_nothing
+from ..messages.codec import Codec, holds_results, says_nothing
 from .timeline import Timeline
 from .units import Broken, Turn
 
 
-def refuse_invalid(timeline: Timeline) -> None:
-    """Raises MessageError for a conversation that asks nothing, or that needs a repair while `strict`."""
+def refuse_invalid(timeline: Timeline, *, asked_last: bool = False) -> None:
+    """Raises MessageError for a conversation that asks nothing, or that needs a repair while `strict`.
+
+    Where its last message is what was `asked_last`, no repair may drop that.
+    """
     newest = timeline.newest
     if timeline.thread.strict:
         _refuse_broken(timeline)
     if newest is not None and newest.broken:
         _refuse_nothing(timeline, newest)
+        last = max(newest.broken)
+        if asked_last and last[0] == len(timeline.messages) - 1:
+            msg = (
+                f"a question with results must answer all calls before it (got {_listed([last])}). "
+                "Give the message with the calls, and all of their results, in the history."
+            )
+            raise MessageError(msg)
 
 
 def refuse_empty(messages: Sequence[Any]) -> None:
@@ -32,6 +42,14 @@ def refuse_empty_question(codec: Codec, messages: Sequence[Any], where: str) -> 
     last = messages[-1] if messages else None
     if last is not None and codec.role(last) == "user" and says_nothing(codec.to_dict(last)):
         msg = f"the newest question must not be empty (got an empty user message). Give {where} a text."
+        raise MessageError(msg)
+
+
+def refuse_results(codec: Codec, question: Any, where: str, history: str) -> None:
+    """Raises MessageError for a question that holds results of calls; `where` names its place."""
+    if holds_results(codec, question):
+        advice = f"Put them at the end of {history}."
+        msg = f"{where} must be asked by the user (got results of tool calls). {advice}"
         raise MessageError(msg)
 
 

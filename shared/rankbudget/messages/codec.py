@@ -274,6 +274,12 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
     return True
 
 
+def holds_results(codec: Codec, message: Any) -> bool:
+    """Returns whether a message of the host or the user answers tool calls and so belongs behind them."""
+    role = codec.role(message)
+    return role == "tool" or (role == "user" and bool(answers_of(codec)(message)))
+
+
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
     """Returns the reader of the calls that a message answers: the codec's own, or one of its neutral form."""
     own: Callable[[Any], tuple[str, ...]] | None = getattr(codec, "answers", None)

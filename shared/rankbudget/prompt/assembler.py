@@ -9,13 +9,14 @@ from typing import Any, get_args
 
 from .._drivers import Steps, awaiting, blocking
 from ..budget.token_budget import TokenBudget
+from ..conversation.refusals import refuse_results
 from ..conversation.stored import StoredMessages
 from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, adapter_hint, check_choice, named_options
-from ..messages.codec import Codec, DictCodec
+from ..messages.codec import Codec, DictCodec, holds_results
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..messages.texts import content_text
@@ -139,7 +140,7 @@ class Assembler:
             blocks: `Block` objects, or a mapping as {"system": "..", "history": messages, "knowledge":
                 texts}.
             query: the current question, a text or a host message; None when it is the last user message of
-                the history.
+                the history. One with results of tool calls is read as the history's last message.
             tools: tool schemas sent along; they are counted.
             include_memories: False leaves the memory block out.
             memory_query: ranks memories by another text than the question.
@@ -158,31 +159,38 @@ class Assembler:
         if memory_query and "memory" in by_name:
             memory = by_name["memory"]
             by_name["memory"] = replace(memory, query=memory.query or memory_query)
-        question, text = self._question(by_name.get("query"), query)
-        messages = self._history(by_name.get("history"))
+        asked = self._asked(by_name, query, render)
         request = PromptRequest(
             **self._fields,
             tools=tools,
             blocks=[b for b in by_name.values() if b.name not in _MESSAGES],
             system=self._messages(by_name["system"], "system") if "system" in by_name else (),
-            history=messages,
+            **asked,
             history_block=by_name.get("history"),
-            question=question,
-            question_text=text,
             sources=frozenset(by_name) - {"system", "query"},
             render=render,
             hidden=tuple(hidden),
-            task_turns=self._task_turns(by_name.get("task"), messages),
+            task_turns=self._task_turns(by_name.get("task"), asked["history"]),
         )
         steps = plan_steps if self.session is None else self.session.plan_steps
         plan: Plan = yield from steps(request)
         last = self.codec.role(plan.messages[-1]) if plan.messages and render is None else "user"
-        if question is not None or last in ("user", "tool"):
+        if asked.get("question") is not None or last in ("user", "tool"):
             return plan
         noted = plan.report.noting(f"nothing is asked: the prompt ends with a message of the role {last}")
         return replace(plan, report=noted)
 
     aassemble = awaiting(assemble)
+
+    def _asked(self, blocks: Mapping[str, Block], query: Any, render: Render | None) -> dict[str, Any]:
+        """Returns the fields of a request for history and question; results end the history."""
+        question, text = self._question(blocks.get("query"), query)
+        messages = self._history(blocks.get("history"))
+        if question is None or not holds_results(self.codec, question):
+            return {"history": messages, "question": question, "question_text": text}
+        if render is not None:  # it shows the question itself
+            refuse_results(self.codec, question, "query", "the history")
+        return {"history": [*(messages or ()), question], "asked_last": True}
 
     def _question(self, block: Block | None, query: Any) -> tuple[Any, str]:
         """Returns the question as a host message and as text; None and "" when it is in the history."""

@@ -42,6 +42,7 @@ class PromptRequest:
     history_block: Block | None = None  # where it was given as one: its rank, its share, ids of its segments
     question: Any = None  # the current question as a host message; None when it is in the history
     question_text: str = ""  # what blocks should answer; "" takes the history's last question
+    asked_last: bool = False  # the last message of the history was given as the question: it stays
     asked_elsewhere: bool = False  # the host adds the question itself, so all of the history may go
     sent: bool = False  # goes to the model as it is: a call that still waits for results is dropped
     held: bool = False  # the provider adds older messages that it stores; they are not counted
