@@ -19,6 +19,7 @@ from ..counting.blocks import (
     is_result,
     kind_of,
     results_in,
+    unanswered,
     without_answered,
 )
 from ..errors import MessageError, adapter_hint
@@ -272,6 +273,22 @@ def finished(codec: Codec, messages: Sequence[Any]) -> bool:
         if not says_nothing(codec.to_dict(message)):
             return role == "assistant"
     return True
+
+
+def waits(codec: Codec, messages: Sequence[Any]) -> bool:
+    """Says whether a thread ends on a call that has not all its results."""
+    answers, given = answers_of(codec), list[tuple[str | None, ...]]()
+    for message in reversed(messages):
+        role = codec.role(message)
+        calls = list(codec.call_ids(message)) if role == "assistant" else []
+        for answered in reversed(given if calls else []):
+            left = unanswered(calls, answered)
+            calls = calls if left is None else left
+        found = answers(message) or ((codec.result_id(message),) if role == "tool" else ())
+        if calls or not (found or role in PINNED_ROLES):
+            return bool(calls)
+        given += [found] if found else []
+    return False
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:
