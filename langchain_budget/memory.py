@@ -225,7 +225,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         request = session.request(
             list(stored), question=question or None, sources=frozenset(sources), **fields
         )
-        plan = yield from planned(request, session, read=True)
+        plan = yield from planned(request, session, read=True, results_next=False)
         return replace(plan, report=plan.report.noting(not_shown(self.documents_key))) if hidden else plan
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:

@@ -210,7 +210,7 @@ class BudgetSession:
         }
         return PromptRequest(**{**given, **fields})
 
-    def read_steps(self, request: PromptRequest, *, results_next: bool = False) -> Steps[Plan]:
+    def read_steps(self, request: PromptRequest, *, results_next: bool = True) -> Steps[Plan]:
         """Plans what is stored: after an answer, or a call without its `results_next`, a question is next."""
         stored, codec = request.history, request.codec
         if stored and (finished(codec, stored) or (not results_next and waits(codec, stored))):
