@@ -257,7 +257,7 @@ def test_a_thread_goes_on_after_a_call_that_was_not_approved() -> None:
 
 
 @pytest.mark.parametrize(
-    "args, kwargs", [(("ann", "c"), {}), (("ann",), {}), ((), {"conv": "c", "user": "ann"})]
+    ("args", "kwargs"), [(("ann", "c"), {}), (("ann",), {}), ((), {"conv": "c", "user": "ann"})]
 )
 def test_a_conversation_is_forgotten_however_it_is_named(args: Any, kwargs: Any) -> None:
     """Arguments by place, by name and by default name the same conversation, as a chain with several ids gives them."""

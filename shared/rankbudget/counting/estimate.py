@@ -102,7 +102,7 @@ def _traits(text: str) -> tuple[int, ...]:
 def _estimate(traits: Sequence[int]) -> float:
     """Returns the tokens of a text with these traits."""
     *sizes, marks, utf8, words, known, short, letters, common, european = traits
-    total = sum(map(mul, sizes, _RATES.values())) + marks + utf8 / _BYTES_PER_TOKEN
+    total: float = sum(map(mul, sizes, _RATES.values())) + marks + utf8 / _BYTES_PER_TOKEN
     pieces = short + letters / _FOREIGN_LETTERS_PER_TOKEN
     familiar = common + _EUROPEAN_WEIGHT * european
     foreign = max(0.0, 1 - familiar / (words * _COMMON_SHARE)) if words else 0.0

@@ -211,7 +211,7 @@ class BudgetSession:
         return PromptRequest(**{**given, **fields})
 
     def read_steps(self, request: PromptRequest, *, results_next: bool = True) -> Steps[Plan]:
-        """Plans what is stored: after an answer, or a call without its `results_next`, a question is next."""
+        """Plans a `request` that reads a thread; a call at its end stays if its `results_next` may come."""
         stored, codec = request.history, request.codec
         if stored and (finished(codec, stored) or (not results_next and waits(codec, stored))):
             request = replace(request, asked_elsewhere=True)
