@@ -199,7 +199,7 @@ def _readable(given: Any) -> Any:
 
 
 def _keys_of(factory: Callable[..., Any]) -> Callable[[Any, Any], Hashable]:
-    """Returns what makes one key of a factory's arguments, whether they come by place, by name or by default."""
+    """Returns what makes one key of a factory's arguments, given by place, by name or by default."""
     signature = None
     with suppress(TypeError, ValueError):  # a class written in C may have none
         signature = inspect.signature(factory)

@@ -106,7 +106,7 @@ class TextCounter(ABC):
         """Returns the tokens of a text that is not remembered."""
 
     def _sums(self) -> Sums | None:
-        """Returns what of a text adds up, with which a cut is found sooner; None where nothing surely does."""
+        """Returns what of a text adds up, so that a cut is found sooner; None where nothing does."""
         return None
 
     def _count_new(self, text: Any) -> int:
