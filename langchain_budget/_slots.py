@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -266,14 +266,16 @@ class SlotSettings(LimitSettings):
         return whole.to_json_not_implemented() if lost or self.session is not None else whole.to_json()
 
 
-def planned(request: PromptRequest, session: BudgetSession | None, *, read: bool = False) -> Steps[Plan]:
+def planned(
+    request: PromptRequest, session: BudgetSession | None, *, read: bool = False, **reads: bool
+) -> Steps[Plan]:
     """Makes the plan; a history of tuples, dicts or removals is converted first."""
-    plan = plan_steps if session is None else session.read_steps if read else session.plan_steps
+    plan: Callable[..., Steps[Plan]] = plan_steps
+    plan = plan if session is None else session.read_steps if read else session.plan_steps
     try:
-        return (yield from plan(request))
+        return (yield from plan(request, **reads))
     except NeedsConversionError:
-        assert request.history is not None
-        return (yield from plan(replace(request, history=as_messages(request.history))))
+        return (yield from plan(replace(request, history=as_messages(request.history or ())), **reads))
 
 
 def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:

@@ -54,7 +54,8 @@ class BudgetDocumentCompressor(LimitSettings, BaseDocumentCompressor):
             budget. `counter` is as in `BudgetTrimmer`.
         session: a session that a trimmer shares: the documents get what its messages left for the same
             question; before them, or without any, their share. The trimmer then leaves them their place.
-        scorer: rates the documents; None takes the metadata's score, else a mix of words and meaning.
+        scorer: rates the documents; None takes the metadata's scores and beside them the question's words;
+            without scores, words and meaning.
         compress: allows single sentences where few whole documents fit.
         dedup: leaves out near-duplicates when not everything fits.
         order: "original", "edges" (the best first and last) or "score".

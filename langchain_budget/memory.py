@@ -100,6 +100,12 @@ class BudgetMemory(LimitSettings, BaseMemory):
         if self.prompt is not None and not isinstance(self.prompt, BasePromptTemplate):
             msg = f"prompt must be a prompt template (got a {type(self.prompt).__name__})"
             raise BudgetConfigError(msg)
+        if not self.return_messages and self.memory_key in placeholders_in(self.prompt):
+            msg = (
+                f"return_messages must be True where prompt has a MessagesPlaceholder for "
+                f"{self.memory_key!r} (got False). Pass return_messages=True."
+            )
+            raise BudgetConfigError(msg)
         if self.documents_key == self.memory_key:
             msg = f"documents_key must differ from memory_key (got {self.memory_key!r})"
             raise BudgetConfigError(msg)
@@ -225,7 +231,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         request = session.request(
             list(stored), question=question or None, sources=frozenset(sources), **fields
         )
-        plan = yield from planned(request, session, read=True)
+        plan = yield from planned(request, session, read=True, results_next=False)
         return replace(plan, report=plan.report.noting(not_shown(self.documents_key))) if hidden else plan
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:
@@ -266,13 +272,19 @@ class BudgetMemory(LimitSettings, BaseMemory):
         try:
             asked = self._asked(inputs)
         except (KeyError, ValueError) as error:
-            msg = f"{error}; name the user's input with input_key="
+            why = error if isinstance(error, ValueError) else f"the inputs are {list(inputs)}"
+            msg = f"input_key must name the user's input (got {self.input_key!r}; {why}). Name one input."
             raise BudgetConfigError(msg) from error
         return [*_messages(asked, HumanMessage), *_messages(outputs[self._output_key(outputs)], AIMessage)]
 
     def _output_key(self, outputs: dict[str, Any]) -> str:
         if self.output_key is not None:
-            return self.output_key
+            if self.output_key in outputs:
+                return self.output_key
+            msg = (
+                f"output_key must name an output (got {self.output_key!r}; the outputs are {list(outputs)})."
+            )
+            raise BudgetConfigError(msg)
         if len(outputs) == 1:
             return next(iter(outputs))
         if "output" in outputs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +36,8 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         budget: the limits; the conversation gets its share of them.
         tools: what is bound to the model; None takes what `model` itself has bound.
         extra_tokens: tokens of the prompt beside the conversation: system prompt, question, documents.
+        results_next: whether the next input may be the results of a call at the end, which is then handed
+            out; otherwise a call without all its results is left out, so that a question can follow.
         limits: model, max_tokens (of the conversation), context_window, counter, summarizer and
             summary_timeout, as in `BudgetTrimmer`.
 
@@ -49,7 +52,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     """
 
     _own = ("history", "_session")
-    _asked_elsewhere = False  # whether a question follows what is read: then no call waits for its results
+    _asked_elsewhere = False  # whether a question surely follows, whatever is read
 
     @checked
     def __init__(
@@ -59,11 +62,13 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         budget: TokenBudget | None = None,
         tools: Sequence[Any] | None = None,
         extra_tokens: int = 0,
+        results_next: bool = False,
         **limits: Unpack[LimitOptions],
     ) -> None:
         super().__init__()
         self.history: BaseChatMessageHistory = history if history is not None else Store()
         self.extra_tokens = extra_tokens
+        self.results_next = results_next
         self._options: dict[str, Any] = {"budget": budget, "tools": tools, **limits}
         self._limits = limits_for(**self._options)
         self._session = self._limits.session()
@@ -86,12 +91,13 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
             get_session_history: makes the history that stores a conversation, or returns a thread of a
                 `HistoryStore`.
             keep: for how many conversations the cut is remembered, from 1; the one not used for longest is
-                forgotten. What the factory is called with names one; what cannot be compared, none.
+                forgotten. What the factory is called with, by place or by name, names one; what cannot be
+                compared, none.
             options: what the constructor takes.
         """
         check_values({"keep": keep, "get_session_history": get_session_history})
         first = cls(**options)  # raises now, not when the first user comes
-        pool = SessionPool(keep)
+        pool, key_of = SessionPool(keep), _keys_of(get_session_history)
 
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
@@ -101,13 +107,13 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
             new_session = made._limits.session  # noqa: SLF001 - its own kind
             made._session = new_session()  # noqa: SLF001 - the same
             with suppress(TypeError):
-                made._session = pool.get(_key_of((args, kwargs)), new_session)  # noqa: SLF001 - the same
+                made._session = pool.get(key_of(args, kwargs), new_session)  # noqa: SLF001 - the same
             return made
 
         def forget(*args: Any, **kwargs: Any) -> bool:
             """Forgets the cut and the summary of a conversation; returns whether it was known."""
             with suppress(TypeError):
-                return pool.forget(_key_of((args, kwargs)))
+                return pool.forget(key_of(args, kwargs))
             return False
 
         annotations = getattr(get_session_history, "__annotations__", {})
@@ -135,7 +141,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         ceiling, extra = self._limits.ceiling, self.extra_tokens
         request = self._session.request(stored, ceiling=ceiling, extra_tokens=extra, covers="history")
         request = replace(request, asked_elsewhere=self._asked_elsewhere)
-        plan = yield from planned(request, self._session, read=True)
+        plan = yield from planned(request, self._session, read=True, results_next=self.results_next)
         return FitResult(messages=plan.history, report=plan.report)
 
     afit = awaiting(fit)
@@ -190,6 +196,25 @@ def _readable(given: Any) -> Any:
     messages = given if isinstance(given, (list, tuple)) else as_messages(given)
     as_messages(messages)
     return messages
+
+
+def _keys_of(factory: Callable[..., Any]) -> Callable[[Any, Any], Hashable]:
+    """Returns what makes one key of a factory's arguments, given by place, by name or by default."""
+    signature = None
+    with suppress(TypeError, ValueError):  # a class written in C may have none
+        signature = inspect.signature(factory)
+
+    def key_of(args: Any, kwargs: Any) -> Hashable:
+        try:
+            bound = signature.bind(*args, **kwargs) if signature is not None else None
+        except TypeError:  # a decorator may take other arguments than what it wraps
+            bound = None
+        if bound is None:
+            return _key_of((args, kwargs))
+        bound.apply_defaults()
+        return _key_of(dict(bound.arguments))
+
+    return key_of
 
 
 def _key_of(value: Any) -> Hashable:

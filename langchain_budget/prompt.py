@@ -121,20 +121,29 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         self, inner_input: dict[str, Any], run_manager: CallbackManagerForChainRun | None = None
     ) -> PromptValue:
         """Formats what `invoke` was given; LangChain passes the run manager to a method that takes one."""
-        steps = self._steps(self._validate_input(inner_input))
+        steps = self._steps(self._validate_input(self._spelt(inner_input)))
         return ChatPromptValue(messages=list(drive(reported(steps, run_manager)).messages))
 
     @override
     async def _aformat_prompt_with_error_handling(
         self, inner_input: dict[str, Any], run_manager: AsyncCallbackManagerForChainRun | None = None
     ) -> PromptValue:
-        steps = self._steps(self._validate_input(inner_input))
+        steps = self._steps(self._validate_input(self._spelt(inner_input)))
         return ChatPromptValue(messages=list((await adrive(reported(steps, run_manager))).messages))
 
     @classmethod
     @override
     def get_lc_namespace(cls) -> list[str]:
         return cls.__module__.split(".")
+
+    def _spelt(self, given: Any) -> Any:
+        """Returns an input without a misspelt slot, before LangChain says that the right name is missing."""
+        if isinstance(given, Mapping):
+            values = self._merge_partial_and_user_variables(**given)
+            # A variable of the template's own may be near a slot's name, but hardly hold messages, too.
+            own = [name for name in names_in(self.template) if not option_for(values.get(name))]
+            self._check_spelling(given, own)
+        return given
 
     # ---- the work ----------------------------------------------------------------------------------------
     def _steps(self, kwargs: dict[str, Any]) -> Steps[Trimmed]:
@@ -147,8 +156,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
         walked = not formats.isdisjoint(("jinja2", "mustache"))
         if not walked:
             _check_printed({name: values.get(name) for name in names if name not in slots}, placeholders)
-        # A variable of the template's own may have a name near a slot's, but hardly hold messages, too.
-        self._check_spelling(kwargs, [name for name in names if not option_for(values.get(name))])
+        self._spelt(kwargs)
 
         def show(given: Mapping[str, Any]) -> list[BaseMessage]:
             written = dict(given)

@@ -172,7 +172,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         asked += [message for message in _said(state) if message.id not in known]
         list(map(thread.form.row, asked))  # what cannot be stored fails before the run rather than after it
         awaited = not asked or CODEC.role(asked[0]) == "tool"  # may be results of stored calls
-        loaded._asked_elsewhere = not awaited  # noqa: SLF001 - its own kind
+        loaded.results_next, loaded._asked_elsewhere = awaited, not awaited  # noqa: SLF001 - its own kind
         if start < len(stored):
             loaded.history = Store()
             loaded.history.add_messages([new.get(message.id, message) for message in stored[:start]])

@@ -71,7 +71,8 @@ class EntryPoint:
         remembers: one object keeps its cut from turn to turn.
         lists: it takes a counter whose counts do not add up.
         inserts: messages that were not given (a summary) may appear.
-        sent: the model is asked next, so a call at the end that waits for results must be dropped.
+        sent: the model is asked next, so a call at the end that waits for results must be dropped; of a
+            stored thread a question is next, so that all before may go.
     """
 
     name: str
@@ -117,10 +118,27 @@ class EntryPoint:
             waits = _only_pinned(sent, codec) and not _only_pinned(given, codec)
             if waits and isinstance(found, MessageError):
                 return  # nothing but a call that waits for its results
+            if self.stored and len(sent) < len(given):
+                sent, found, limit = _asked_next(sent, found, limit, counter, codec, tools)
             given = sent
         rules: dict[str, Any] = {"identity": self.identity, "edits": self.edits}
         rules |= {"stored": self.stored, "inserts": self.inserts}
         check_outcome(given, found, limit=limit, counter=counter, codec=codec, tools=tools, **rules)
+
+
+def _asked_next(
+    sent: list[Any], found: Any, limit: int, counter: TokenCounter, codec: Codec, tools: Any
+) -> tuple[list[Any], Any, int]:
+    """Returns what was given and found with the next question behind it, and the limit with its tokens."""
+    asked, listed = codec.make("user", "next question", origin="query"), list(tools) if tools else None
+    failed = isinstance(found, BaseException)
+    costs = []
+    for held in (repaired(sent, codec), [] if failed else found):
+        plain = [codec.to_dict(message) for message in held]
+        both = counter.count_messages([*plain, codec.to_dict(asked)], listed)
+        costs.append(both - counter.count_messages(plain, listed))
+    limit = max(limit, counter.overhead(listed)) if not failed else limit
+    return [*sent, asked], found if failed else [*found, asked], limit + max(costs)
 
 
 def _only_pinned(given: Sequence[Any], codec: Codec) -> bool:

@@ -12,6 +12,7 @@ from langchain_classic.memory import ConversationTokenBufferMemory
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 
 from langchain_budget import BudgetMemory, BudgetMessageHistory, BudgetMiddleware, pre_model_hook
@@ -288,3 +289,23 @@ def test_a_factory_may_be_called_with_anything() -> None:
     assert make("a", user={"id": 3})._session is make("a", user={"id": 3})._session
     assert 0 < len(make([odd]).messages) <= 10
     assert [make.forget("a", user={"id": 3}) for _ in range(2)] == [True, False]  # type: ignore[attr-defined]  # documented
+
+
+def test_a_memory_says_what_its_prompt_and_its_keys_must_be() -> None:
+    """A placeholder shows messages alone; one input is the user's, one output the model's."""
+    prompt = ChatPromptTemplate([MessagesPlaceholder("history"), ("human", "{input}")])
+    with pytest.raises(BudgetConfigError, match="return_messages must be True"):
+        BudgetMemory(max_tokens=100, prompt=prompt)
+    memory = BudgetMemory(max_tokens=100, prompt=prompt, return_messages=True)
+    with pytest.raises(BudgetConfigError, match="return_messages must be True"):
+        memory.return_messages = False
+    assert memory.load_memory_variables({"input": "hi"}) == {"history": []}
+    wrong: list[tuple[dict[str, str], dict[str, str]]] = [
+        ({}, {"a": "x", "b": "y"}),
+        ({"input_key": "question"}, {"a": "x", "b": "y"}),
+        ({"output_key": "answer"}, {"a": "x"}),
+    ]
+    for settings, inputs in wrong:
+        option = next(iter(settings), "input_key")
+        with pytest.raises(BudgetConfigError, match=f"^{option} must name .* \\(got .*\\)"):
+            BudgetMemory(**settings).save_context(inputs, {"out": "z"})  # type: ignore[arg-type]  # by name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -221,3 +222,22 @@ def test_documents_that_only_the_prompt_reads_are_reported() -> None:
         [warning] = done.report.warnings
         assert "documents_key='found'" in warning
         assert "Rome." in done.text
+
+
+@draws()
+@given(name=st.sampled_from(["history", "documents", "question"]), place=st.integers(0, 8))
+def test_a_misspelt_slot_that_the_prompt_requires_raises_the_same(name: str, place: int) -> None:
+    """The name that was meant is said, although LangChain asks for it first."""
+    messages = [("system", "Read {documents}"), MessagesPlaceholder("history"), ("human", "{question}")]
+    prompt: Any = BudgetChatPromptTemplate.from_messages(messages, max_tokens=300)
+    values = {"history": TALK, "documents": [Document("Ann lives in Rome.")], "question": "Where?"}
+    wrong = swapped(name, place)
+    given_values = {wrong if key == name else key: value for key, value in values.items()}
+    if wrong == name:
+        assert "Rome" in prompt.invoke(given_values).to_string()
+        return
+    for ask in (prompt.invoke, lambda given: asyncio.run(prompt.ainvoke(given))):
+        with pytest.raises(BudgetConfigError, match=f"'{wrong}'.*'{name}'"):
+            ask(given_values)
+    with pytest.raises(KeyError, match="missing variables"):
+        prompt.invoke({key: value for key, value in values.items() if key != name})

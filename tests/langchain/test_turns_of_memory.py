@@ -14,13 +14,16 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableWithMessageHistory
+from langchain_core.runnables import ConfigurableFieldSpec, RunnableLambda, RunnableWithMessageHistory
 
-from langchain_budget import BudgetMemory, BudgetMessageHistory
-from rankbudget import counter_for
+from langchain_budget import BudgetMemory, BudgetMessageHistory, StoredMessageHistory
+from langchain_budget._codec import CODEC
+from rankbudget import Scope, counter_for
+from rankbudget.memory import HistoryStore
+from rankbudget.testing.repairs import repaired
 from tests.drawing import draws
 
 EXACT = counter_for("o200k_base")
@@ -177,3 +180,100 @@ def test_a_look_changes_no_load(
             getattr(made[1], look)
         for memory in made:
             memory.save_context(inputs, {"output": "It is late. " * answer})
+
+
+def steps(turn: int, calls: int, answered: int) -> list[BaseMessage]:
+    """Returns a question and a call of tools, with results for the first of them."""
+    made = [{"name": "find", "args": {"n": n}, "id": f"c{turn}.{n}"} for n in range(calls)]
+    results = [ToolMessage(f"found {n}", tool_call_id=f"c{turn}.{n}") for n in range(answered)]
+    return [HumanMessage(f"Find {turn}" + " please" * (turn % 40)), AIMessage("", tool_calls=made), *results]
+
+
+def histories(stored: list[BaseMessage], limit: int, **options: Any) -> list[Any]:
+    """Returns histories of all kinds that hold the same conversation."""
+    listed = InMemoryChatMessageHistory(messages=list(stored))
+    in_database = StoredMessageHistory(HistoryStore(":memory:"), "t", scope=Scope(user="ann"))
+    in_database.add_messages(stored)
+    around = BudgetMessageHistory.around(lambda kept: kept, max_tokens=limit, counter=EXACT, **options)
+    return [around(listed), around(in_database)]
+
+
+@draws()
+@given(
+    turns=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=6),
+    limit=st.integers(60, 400),
+)
+def test_a_question_can_follow_whatever_is_read(turns: list[tuple[int, int, bool]], limit: int) -> None:
+    """A call that nobody answered, or answered in part, is not handed out, so that no provider refuses what is asked next."""
+    stored: list[BaseMessage] = []
+    for turn, (calls, answered, ended) in enumerate(turns):
+        stored += steps(turn, calls, min(calls, answered))
+        stored += [AIMessage(f"Done {turn}")] if ended else []
+    waits = not turns[-1][2] and turns[-1][1] < turns[-1][0]
+    asked = HumanMessage("No, stop. Where is order 8?")
+    for history in histories(stored, limit):
+        found = history.messages
+        assert history.messages == found
+        assert repaired([*found, asked], CODEC) == [*found, asked]
+        assert history.history.messages == stored
+        left_out = [d for d in history.report.decisions if d.reason == "unanswered_call"]
+        assert bool(left_out) or not waits
+    memory = BudgetMemory(max_tokens=limit, counter=EXACT, return_messages=True)
+    memory.chat_memory.add_messages(stored)
+    for inputs in ({"input": asked.content}, {"input": asked.content, "other": 1}):  # or it is not clear
+        loaded = memory.load_memory_variables(inputs)["history"]
+        assert repaired([*loaded, asked], CODEC) == [*loaded, asked]
+
+
+@draws()
+@given(
+    calls=st.integers(1, 3), answered=st.integers(0, 2), limit=st.integers(100, 400), turns=st.integers(0, 9)
+)
+def test_results_can_follow_where_they_are_next(calls: int, answered: int, limit: int, turns: int) -> None:
+    """With `results_next` the call at the end is handed out for an input of its results."""
+    given_results = min(answered, calls - 1)
+    stored = [*chat(turns), *steps(turns, calls, given_results)]
+    results = [ToolMessage("late", tool_call_id=f"c{turns}.{n}") for n in range(given_results, calls)]
+    for history in histories(stored, limit, results_next=True):
+        found = history.messages
+        assert found[-1 - given_results :] == stored[-1 - given_results :]
+        assert repaired([*found, *results], CODEC) == [*found, *results]
+
+
+def test_a_thread_goes_on_after_a_call_that_was_not_approved() -> None:
+    """The next question is asked and stored, also where the question of that call does not fit."""
+    sent: list[list[BaseMessage]] = []
+
+    def model(messages: list[BaseMessage]) -> AIMessage:
+        sent.append(messages)
+        return AIMessage("Order 8 is on its way.")
+
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
+    for history in histories([*chat(2), HumanMessage([picture]), steps(7, 1, 0)[1]], limit=100):
+        chain = RunnableWithMessageHistory(RunnableLambda(model), lambda session_id, kept=history: kept)
+        chain.invoke([HumanMessage("No, stop.")], {"configurable": {"session_id": "ann"}})
+        assert [m.content for m in sent[-1]] == [*(m.content for m in chat(2)), "No, stop."]
+        assert [m.content for m in history.history.messages[-2:]] == ["No, stop.", "Order 8 is on its way."]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [(("ann", "c"), {}), (("ann",), {}), ((), {"conv": "c", "user": "ann"})]
+)
+def test_a_conversation_is_forgotten_however_it_is_named(args: Any, kwargs: Any) -> None:
+    """Arguments by place, by name and by default name the same conversation, as a chain with several ids gives them."""
+    stored = InMemoryChatMessageHistory(messages=chat(40))
+
+    def find(user: str, conv: str = "c") -> InMemoryChatMessageHistory:
+        return stored
+
+    options: dict[str, Any] = {"max_tokens": 150, "counter": EXACT, "summarizer": lambda text, most: "Gist."}
+    around: Any = BudgetMessageHistory.around(find, **options)
+    fields = [ConfigurableFieldSpec(id=name, annotation=str) for name in ("user", "conv")]
+    chain = RunnableWithMessageHistory(
+        FakeListChatModel(responses=["fine"]), around, history_factory_config=fields
+    )
+    chain.invoke([HumanMessage("And now?")], {"configurable": {"user": "ann", "conv": "c"}})
+    assert not around.forget("ann", "d")
+    assert not around.forget()
+    assert around.forget(*args, **kwargs)
+    assert not around.forget(user="ann", conv="c")

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BudgetConfigError, BudgetError, CounterUnavailableError, check_list, shown
 from . import messages as framing
-from .cutting import cut_text
+from .cutting import Sums, cut_text
 from .media import MediaTable
 from .protocol import Message, Side, Tool
 from .tools import check_tools, schema_tokens
@@ -77,7 +77,7 @@ class TextCounter(ABC):
 
     def truncate(self, text: str, max_tokens: int, *, side: Side = "right") -> str:
         """Returns the longest start ("right") or end ("left") that fits, never half a grapheme."""
-        return cut_text(text, max_tokens, self._measure, side=side)
+        return cut_text(text, max_tokens, self._measure, side=side, sums=self._sums())
 
     def count_message(self, message: Message) -> int:
         """Returns what one message adds to a request, framing included; odd content counts as its text."""
@@ -104,6 +104,10 @@ class TextCounter(ABC):
     @abstractmethod
     def _measure(self, text: str) -> int:
         """Returns the tokens of a text that is not remembered."""
+
+    def _sums(self) -> Sums | None:
+        """Returns what of a text adds up, so that a cut is found sooner; None where nothing does."""
+        return None
 
     def _count_new(self, text: Any) -> int:
         """Counts a text that the recent generation does not know, and remembers the count."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import takewhile
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import regex
 
@@ -19,12 +20,24 @@ _PLAIN = (
 )
 _SYNC = regex.compile(rf"(?r){_PLAIN}(?={_PLAIN})")
 _SYNC_WITHIN = 2_000
-_JOINT = regex.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])")
+# A line starts, a word follows a space, or a comma or full stop follows a letter of Chinese or Japanese.
+_JOINTS = (
+    r"(?<=\n)(?=[^\s/])|(?<=\S)(?= [A-Za-z])"
+    r"|(?<=[\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff])(?=[\u3001\u3002\uff0c])"
+)
+_JOINT, _LAST_JOINT = regex.compile(_JOINTS), regex.compile(f"(?r){_JOINTS}")
 _JOINT_WITHIN = 400
 _WIDEST = 512
 """Most characters of one token: a text with more for each of its tokens is not counted whole."""
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
+
+
+class Sums(NamedTuple):
+    """Numbers `of` a text that add up at joints, as where a line starts, and the `tokens` that they make."""
+
+    of: Callable[[str], tuple[int, ...]]
+    tokens: Callable[[tuple[int, ...]], int]
 
 
 def cut_text(
@@ -34,12 +47,12 @@ def cut_text(
     *,
     side: Side = "right",
     guess: int | None = None,
-    joints: bool = False,
+    sums: Sums | None = None,
 ) -> str:
     r"""Returns the longest start ("right") or end ("left") of `text` that counts at most `max_tokens`.
 
-    `guess` characters are likely to fit. With `joints`, counts add up where a word follows a space or a line
-    starts: only the text near the cut is counted again and again, and what is returned is counted whole.
+    `guess` characters are likely to fit. With `sums` only the text near the cut is measured again and again,
+    and what is returned is counted whole.
 
     Example:
         >>> cut_text("one two three", 2, lambda text: len(text.split()))
@@ -51,11 +64,11 @@ def cut_text(
     if max_tokens <= 0 or not text:
         return ""
     size = len(text)
-    keep = _Keep(text, count, side)
-    if guess is None and size <= _WIDEST * max_tokens and keep.tokens(size) <= max_tokens:
+    keep = _Keep(text, count, side, sums)
+    if guess is None and size <= _WIDEST * max_tokens and count(text) <= max_tokens:
         return text
     fits, over = _bracket(keep, size, max_tokens, guess)
-    if over > size:
+    if over > size and (sums is None or count(text) <= max_tokens):
         return text
     while over - fits > _REACH:
         middle = (fits + over) // 2
@@ -65,11 +78,12 @@ def cut_text(
             over = middle
     # A longer start can have fewer tokens, so the neighbourhood of the answer is searched from the far end.
     longest = min(size, over + _REACH)
-    found = keep.longest_near(fits, longest, max_tokens) if joints else None
-    if found is None:
-        lengths = keep.edges_down(fits, longest)
-        found = next((length for length in lengths if keep.tokens(length) <= max_tokens), 0)
-    return keep.cut(found)
+    lengths = keep.edges_down(fits, longest)
+    found = next((length for length in lengths if keep.tokens(length) <= max_tokens), 0)
+    kept = keep.cut(found)
+    if sums is not None and count(kept) != keep.tokens(found):  # they do not add up here
+        return cut_text(text, max_tokens, count, side=side, guess=guess)
+    return kept
 
 
 def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
@@ -85,34 +99,45 @@ def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
 class _Keep:
     """A text of which `length` characters are kept at one end."""
 
-    def __init__(self, text: str, count: Callable[[str], int], side: Side) -> None:
+    def __init__(self, text: str, count: Callable[[str], int], side: Side, sums: Sums | None) -> None:
         self._text = text
         self._count = count
         self._right = side == "right"
+        self._sums = sums
+        self._known: dict[int, tuple[int, ...]] = {0 if self._right else len(text): ()}
 
     def cut(self, length: int) -> str:
         return self._text[:length] if self._right else self._text[len(self._text) - length :]
 
     def tokens(self, length: int) -> int:
-        return self._count(self.cut(length))
+        if self._sums is None or not length:
+            return self._count(self.cut(length))
+        return self._sums.tokens(self._sum_of(length))
 
-    def longest_near(self, shortest: int, longest: int, max_tokens: int) -> int | None:
-        """Returns the longest length that fits, counting only from the last joint on, or None."""
-        size = len(self._text)
+    def _sum_of(self, length: int) -> tuple[int, ...]:
+        """Returns what adds up of the kept text: up to the last joint once, and of the rest."""
+        assert self._sums is not None
+        end = length if self._right else len(self._text) - length
         if self._right:
-            low = max(0, shortest - _JOINT_WITHIN)
-            joint = max((m.start() for m in _JOINT.finditer(self._text, low, shortest)), default=0)
+            joint = _LAST_JOINT.search(self._text, max(0, end - _JOINT_WITHIN), end)
         else:
-            first = _JOINT.search(self._text, size - shortest + 1, min(size, size - shortest + _JOINT_WITHIN))
-            joint = first.start() if first else 0
-        if joint <= 0:
-            return None
-        kept = self._count(self._text[:joint] if self._right else self._text[joint:])
-        for length in self.edges(shortest, longest):
-            near = self._text[joint:length] if self._right else self._text[size - length : joint]
-            if kept + self._count(near) <= max_tokens:
-                return length if self.tokens(length) <= max_tokens else None
-        return None
+            joint = _JOINT.search(self._text, end, end + _JOINT_WITHIN)
+        if joint is None:
+            return self._sums.of(self.cut(length))
+        return self._added(self._sum_at(joint.start()), joint.start(), end)
+
+    def _sum_at(self, joint: int) -> tuple[int, ...]:
+        """Returns what adds up between the kept end and a joint, from the nearest joint where it is known."""
+        if joint not in self._known:
+            near = [at for at in self._known if (at < joint) == self._right]
+            known = max(near) if self._right else min(near)
+            self._known[joint] = self._added(self._known[known], known, joint)
+        return self._known[joint]
+
+    def _added(self, sums: tuple[int, ...], start: int, stop: int) -> tuple[int, ...]:
+        assert self._sums is not None
+        more = self._sums.of(self._text[min(start, stop) : max(start, stop)])
+        return tuple(map(add, sums, more)) if sums else more
 
     def edges(self, shortest: int, longest: int) -> list[int]:
         """Returns the lengths from `longest` down to `shortest` that end between graphemes."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
+from operator import mul
 from pathlib import Path
 
 from .base import TextCounter
+from .cutting import Sums
 from .media import MediaTable
 from .tiktoken_counter import TiktokenCounter
 
@@ -59,33 +62,50 @@ _EUROPEAN_WEIGHT = 0.4
 
 def estimate_tokens(text: str) -> float:
     """Returns about how many tokens a text has, rather too many."""
-    total = 0.0
-    words = known = 0
-    pieces = common = 0.0
+    return _estimate(_traits(text))
+
+
+def _traits(text: str) -> tuple[int, ...]:
+    """Returns what the estimate needs of a text, as whole numbers: they add up without a rounding error."""
+    sizes = dict.fromkeys(_RATES, 0)
+    marks = utf8 = words = known = short = letters = common = european = 0
     for part in _PARTS.finditer(text):
         kind = part.lastgroup
         size = part.end() - part.start()
         if kind == "word":
             word = part[0].lstrip(" ").lower()
+            size = len(word)
             words += 1
-            known += 1 - min(0, _SHORT_WORD - len(word)) // _LETTERS_PER_TOKEN
-            pieces += max(1.0, len(word) / _FOREIGN_LETTERS_PER_TOKEN)
+            known += 1 - min(0, _SHORT_WORD - size) // _LETTERS_PER_TOKEN
+            if size < _FOREIGN_LETTERS_PER_TOKEN:
+                short += 1
+            else:
+                letters += size
             if word in _COMMON:
                 common += 1
             elif word in _EUROPEAN:
-                common += _EUROPEAN_WEIGHT
-        elif kind in _RATES:
-            total += size * _RATES[kind]
+                european += 1
+        elif kind in sizes:
+            sizes[kind] += size
         elif kind == "number":  # o200k joins three digits; Llama 2, Qwen, Gemma and DeepSeek take each alone
-            total += size - (text[part.start()] == " ")
+            marks += size - (text[part.start()] == " ")
         elif kind == "gap":
             spaces = part[0].count(" ")  # small vocabularies take line breaks and tabs one by one
-            total += size - spaces + -(-spaces // 16)
+            marks += size - spaces + -(-spaces // 16)
         elif kind == "sign":
-            total += -(-size // _SIGNS_PER_TOKEN)
+            marks += -(-size // _SIGNS_PER_TOKEN)
         else:
-            total += len(part[0].encode("utf-8", "replace")) / _BYTES_PER_TOKEN
-    foreign = max(0.0, 1 - common / (words * _COMMON_SHARE)) if words else 0.0
+            utf8 += len(part[0].encode("utf-8", "replace"))
+    return (*sizes.values(), marks, utf8, words, known, short, letters, common, european)
+
+
+def _estimate(traits: Sequence[int]) -> float:
+    """Returns the tokens of a text with these traits."""
+    *sizes, marks, utf8, words, known, short, letters, common, european = traits
+    total: float = sum(map(mul, sizes, _RATES.values())) + marks + utf8 / _BYTES_PER_TOKEN
+    pieces = short + letters / _FOREIGN_LETTERS_PER_TOKEN
+    familiar = common + _EUROPEAN_WEIGHT * european
+    foreign = max(0.0, 1 - familiar / (words * _COMMON_SHARE)) if words else 0.0
     return total + known + foreign * max(0.0, pieces - known)
 
 
@@ -98,9 +118,19 @@ class EstimateCounter(TextCounter):
     def _measure(self, text: str) -> int:
         return math.ceil(estimate_tokens(text))
 
+    def _sums(self) -> Sums:
+        return Sums(_traits, lambda traits: math.ceil(_estimate(traits)))
+
 
 class SimilarCounter(TiktokenCounter):
     """Counts the larger of another vocabulary, which may join what others keep apart, and the estimate."""
 
     def _measure(self, text: str) -> int:
         return max(super()._measure(text), math.ceil(estimate_tokens(text)))
+
+    def _sums(self) -> Sums:
+        others = super()._measure
+        return Sums(
+            lambda text: (others(text), *_traits(text)),
+            lambda sums: max(sums[0], math.ceil(_estimate(sums[1:]))),
+        )

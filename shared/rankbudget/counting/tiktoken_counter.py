@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import regex
 
 from ..errors import CounterUnavailableError
 from .base import TextCounter
-from .cutting import check_cut, cut_text
+from .cutting import Sums, check_cut, cut_text
 from .protocol import Side
 from .vocabulary import ENCODINGS, load_encoding, vocabulary_file
 
@@ -94,7 +95,7 @@ class TiktokenCounter(TextCounter):
         if len(tokens) > max_tokens:
             part = tokens[:max_tokens] if side == "right" else tokens[-max_tokens:]
             guess = len(self.encoding.decode_bytes(part).decode("utf-8", "ignore")) or 1
-        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, joints=True)
+        return cut_text(text, max_tokens, self._measure, side=side, guess=guess, sums=self._sums())
 
     def _truncate_long(self, text: str, max_tokens: int, side: Side) -> str:
         """Returns what `truncate` returns: whole pieces, and of the next one as much as fits."""
@@ -118,6 +119,9 @@ class TiktokenCounter(TextCounter):
         if len(text) >= LONG_TEXT:
             return sum([self._measure_piece(text[start:stop]) for start, stop in self._pieces(text)])
         return self._measure_piece(text)
+
+    def _sums(self) -> Sums | None:
+        return Sums(lambda text: (self._measure(text),), itemgetter(0))
 
     def _pieces(self, text: str) -> Iterator[tuple[int, int]]:
         """Yields where the pieces of a long text start and stop; their counts add up to its own."""

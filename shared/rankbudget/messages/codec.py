@@ -19,6 +19,7 @@ from ..counting.blocks import (
     is_result,
     kind_of,
     results_in,
+    unanswered,
     without_answered,
 )
 from ..errors import MessageError, adapter_hint
@@ -278,6 +279,22 @@ def holds_results(codec: Codec, message: Any) -> bool:
     """Returns whether a message of the host or the user answers tool calls and so belongs behind them."""
     role = codec.role(message)
     return role == "tool" or (role == "user" and bool(answers_of(codec)(message)))
+
+
+def waits(codec: Codec, messages: Sequence[Any]) -> bool:
+    """Says whether a thread ends on a call that has not all its results."""
+    answers, given = answers_of(codec), list[tuple[str | None, ...]]()
+    for message in reversed(messages):
+        role = codec.role(message)
+        calls = list(codec.call_ids(message)) if role == "assistant" else []
+        for answered in reversed(given if calls else []):
+            left = unanswered(calls, answered)
+            calls = calls if left is None else left
+        found = answers(message) or ((codec.result_id(message),) if role == "tool" else ())
+        if calls or not (found or role in PINNED_ROLES):
+            return bool(calls)
+        given += [found] if found else []
+    return False
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:

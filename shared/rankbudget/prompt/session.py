@@ -15,7 +15,7 @@ from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, check_count, named_options
-from ..messages.codec import Codec, DictCodec, finished
+from ..messages.codec import Codec, DictCodec, finished, waits
 from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
 from ..segment import Block, check_block_name
@@ -210,9 +210,10 @@ class BudgetSession:
         }
         return PromptRequest(**{**given, **fields})
 
-    def read_steps(self, request: PromptRequest) -> Steps[Plan]:
-        """Makes the plan for a `request` that reads what is stored; after an answer a question is next."""
-        if request.history and finished(request.codec, request.history):
+    def read_steps(self, request: PromptRequest, *, results_next: bool = True) -> Steps[Plan]:
+        """Plans a `request` that reads a thread; a call at its end stays if its `results_next` may come."""
+        stored, codec = request.history, request.codec
+        if stored and (finished(codec, stored) or (not results_next and waits(codec, stored))):
             request = replace(request, asked_elsewhere=True)
         return self.plan_steps(request)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import re
 import subprocess
 import sys
@@ -14,13 +15,17 @@ import pytest
 
 from rankbudget import counter_for
 from rankbudget.counting import TokenCounter
-from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter, estimate_tokens
+from rankbudget.counting.cutting import Sums, cut_text
+from rankbudget.counting.estimate import ESTIMATE_BAND, EstimateCounter, SimilarCounter, estimate_tokens
 from rankbudget.counting.models import similar_to
 from rankbudget.counting.resolve import COUNTERS
+from rankbudget.counting.tiktoken_counter import TiktokenCounter
+from rankbudget.counting.vocabulary import load_encoding
 from rankbudget.testing import CounterConformance
 from tests.growth import growth
 
 from .languages import LANGUAGES, WHITESPACE
+from .test_tiktoken_counter import texts as awkward
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
@@ -131,3 +136,80 @@ def test_the_published_table_is_what_the_command_prints() -> None:
     ).stdout.strip()
     assert made.count("\n") == len(KINDS) + 1
     assert made in (folder / "docs" / "counting.md").read_text(encoding="utf-8")
+
+
+# ---- cutting ---------------------------------------------------------------------------------------------
+ROWS = "\n".join(f"Line {i} of f: the pallet was moved by crew {i % 7} at dock {i % 11}." for i in range(150))
+SIGNS = "今天天气很好，我们去公园散步。" * 700
+_GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+WAYS = {
+    "o200k_base": lambda: TiktokenCounter("o200k_base"),
+    "cl100k_base": lambda: TiktokenCounter("cl100k_base"),
+    "an encoding of one's own": lambda: TiktokenCounter(_own_encoding()),
+    "the larger of two": lambda: SimilarCounter("o200k_base", exact=False, band=0.3),
+    "estimate": lambda: EstimateCounter(why="a test"),
+}
+
+
+def _own_encoding() -> Any:
+    tiktoken = pytest.importorskip("tiktoken")
+    ranks: dict[bytes, int] = load_encoding("cl100k_base")._mergeable_ranks
+    return tiktoken.Encoding("own", pat_str=_GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
+
+
+def _watched(counter: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Returns the sizes of all texts that the counter measures from now on, whole or in parts."""
+    sizes: list[int] = []
+
+    def watch(function: Any) -> Any:
+        return lambda text: sizes.append(len(text)) or function(text)
+
+    measure, sums = counter._measure, counter._sums()
+    monkeypatch.setattr(counter, "_measure", watch(measure))
+    monkeypatch.setattr(counter, "_sums", lambda: sums and sums._replace(of=watch(sums.of)))
+    return sizes
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_cutting_measures_a_text_a_few_times_at_most(
+    way: str, side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the text is, no counter whose counts add up measures it again for every length it tries."""
+    for text, tokens in ((ROWS, 300), (ROWS, 900), (ROWS * 4, 1900), (ROWS * 4, 9000), (SIGNS, 1900)):
+        counter: Any = WAYS[way]()
+        sizes = _watched(counter, monkeypatch)
+        cut = counter.truncate(text, tokens, side=side)
+        assert 0.97 * tokens <= counter._measure(cut) <= tokens or cut == text
+        assert sum(sizes) - len(cut) <= 4 * len(text) + 8_000, tokens
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_counter_that_adds_nothing_up_measures_what_it_keeps_a_hundred_times(side: Any) -> None:
+    """A callable may count as it likes, so each length near the cut is counted whole."""
+    sizes: list[int] = []
+    counter = counter_for(lambda text: sizes.append(len(text)) or len(text) // 4 + 1)
+    cut = counter.truncate(ROWS, 900, side=side)
+    assert sum(sizes) <= 120 * (len(cut) + 100)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_adding_up_finds_what_counting_whole_finds(way: str) -> None:
+    """The start or end that is kept is the one that measuring each length whole would keep."""
+    counter, rng = WAYS[way](), random.Random(5)
+    for text in (ROWS[:3000], SIGNS[:900], *awkward(29, 40, longest=200)):
+        for side in ("right", "left"):
+            most = rng.randint(1, max(1, counter.count(text)))
+            guess = rng.choice((None, most * 3))
+            found = cut_text(text, most, counter._measure, side=side, guess=guess, sums=counter._sums())
+            assert found == cut_text(text, most, counter._measure, side=side, guess=guess)
+
+
+def test_what_does_not_add_up_is_counted_whole() -> None:
+    """Sums that a counter wrongly gives are found out: the kept text has other tokens than they say."""
+    few = Sums(lambda text: (len(text.split()) - 1,), lambda numbers: numbers[0])
+    many = Sums(lambda text: (len(text.split()) + 1,), lambda numbers: numbers[0])
+    for sums in (few, many):
+        for side in ("right", "left"):
+            kept = cut_text(ROWS, 200, lambda text: len(text.split()), side=side, sums=sums)
+            assert len(kept.split()) == 200
