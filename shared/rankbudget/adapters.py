@@ -128,8 +128,8 @@ _HOMES = {
 __all__ = [
     "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT",
     "Call", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure",
-    "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown", "Steps", "Summarizer",
-    "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting", "block_text",
+    "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown", "Steps",
+    "Summarizer", "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting", "block_text",
     "blocking", "call_reference", "called_in", "check_options", "content_text", "context_window_of",
     "default_embedder", "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished",
     "fit_one_block", "following", "function_name", "function_named", "holds", "in_turn", "is_blocking",
