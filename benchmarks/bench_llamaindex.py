@@ -3,10 +3,12 @@
 cold       the tokenizer is loaded, no text of this thread was counted before
 warm       the same memory, two messages later: a session remembers cut and counts; nine turns in a row, each a sample
 stateless  a new memory over the same stored messages
+turn       put a question, get, put an answer, in a `Memory` whose messages are in SQLite; nine turns in a row
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,6 +88,42 @@ def stock(size: int, limit: int) -> Contender:
     return Contender("ChatMemoryBuffer.get", prepare, rounds=1)
 
 
+def turn(size: int, kind: str, block: str = "") -> Contender:
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.memory import Memory
+
+    from llamaindex_budget import BudgetMemory, HistorySummaryMemoryBlock
+
+    blocks: dict[str, Callable[[], list[Any]]] = {
+        "": list,
+        "a summary": lambda: [
+            HistorySummaryMemoryBlock(summarizer=lambda text, _: text[-400:], max_tokens=400)
+        ],
+    }
+    made = {"Memory": Memory, "BudgetMemory": BudgetMemory}[kind]
+
+    def prepare(seed: str) -> Iterator[Callable[[], Any]]:
+        loop = asyncio.new_event_loop()
+        memory = made.from_defaults(
+            token_limit=LIMITS[0], chat_history=_messages(size, seed), memory_blocks=blocks[block]()
+        )
+
+        async def one(number: int) -> Any:
+            await memory.aput(ChatMessage(role="user", content=f"And a new question {number}?"))
+            found = await memory.aget()
+            await memory.aput(ChatMessage(role="assistant", content=f"A new answer {number}."))
+            return found
+
+        for number in range(TURNS + 2):
+            if number >= 2:
+                yield lambda number=number: loop.run_until_complete(one(number))
+            else:
+                loop.run_until_complete(one(number))
+        loop.close()
+
+    return Contender(f"{kind}, a turn" + (f", {block}" if block else ""), prepare)
+
+
 def _nodes(seed: str) -> list[Any]:
     from llama_index.core.schema import NodeWithScore, TextNode
 
@@ -152,6 +190,17 @@ def histories(size: int, limit: int, rounds: int) -> None:
     )
 
 
+def turns(size: int, rounds: int) -> None:
+    """Prints the table of memories with blocks."""
+    bundled_vocabulary()
+    contenders = [
+        turn(size, kind, block) for block in ("", "a summary") for kind in ("Memory", "BudgetMemory")
+    ]
+    race(contenders, rounds=rounds, seed=f"llamaindex-turns-{size}")
+    title = f"a turn over {size:,} stored messages at {LIMITS[0]:,}"
+    print(table(title, contenders, base=contenders[0], describe=lambda kept: f"{len(kept)} messages"), "\n")
+
+
 def nodes(rounds: int) -> None:
     """Prints the table of retrieved nodes."""
     bundled_vocabulary()
@@ -178,6 +227,8 @@ def main(rounds: int = 7) -> None:
     for size in (1_000, 10_000):
         for limit in LIMITS:
             apart(histories, size, limit, rounds)
+    for size in (1_000, 4_000):
+        apart(turns, size, 1)  # each round stores them all anew
     apart(nodes, rounds)
 
 

@@ -3,13 +3,56 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from rankbudget.adapters import Plan, digest_of
+from rankbudget.adapters import PINNED_ROLES, Plan, ReadOnce, digest_of
 
-from ._codec import CODEC, PINNED
+from ._codec import CODEC
+
+Notes = dict[int, tuple[str, str]]
+"""Role and fingerprint of messages, by a hash of what a store holds of them."""
+
+
+class Rows(ReadOnce):
+    """The messages of a store, each made when it is asked for.
+
+    Args:
+        rows: what the store holds of each message.
+        keys: the same as what can be hashed: it changes whenever the message does.
+        make: makes the message of a row.
+    """
+
+    def __init__(self, rows: Sequence[Any], keys: Iterable[Hashable], make: Callable[[Any], Any]) -> None:
+        super().__init__(rows, make)
+        self.keys = list(map(hash, keys))
+        self.notes: Notes = {}  # what is in it is not read again
+
+    def note(self, at: int) -> tuple[str, str]:
+        """Returns role and fingerprint of a message."""
+        key = self.keys[at]
+        if key not in self.notes:
+            self.notes[key] = CODEC.role(self[at]), prints_of([self[at]])[0]
+        return self.notes[key]
+
+    def roles(self, start: int, stop: int) -> list[str]:
+        """Returns the roles of the messages from position `start` to before `stop`."""
+        return [self.note(at)[0] for at in range(start, stop)]
+
+    @cached_property
+    def prints(self) -> dict[int, str]:
+        """The fingerprints of what blocks may be handed, all but instructions, by position."""
+        notes = map(self.note, range(len(self)))
+        return {at: seal for at, (role, seal) in enumerate(notes) if role not in PINNED_ROLES}
+
+    def left_out(self, plan: Plan) -> list[int]:
+        """Returns what a plan leaves out whole: older exchanges, and steps inside those that it keeps."""
+        kept = set(map(id, plan.history))
+        stays = {at for at, message in self._held.items() if id(message) in kept}
+        return [at for at in self.prints if at not in stays and at not in plan.edits]
 
 
 def prints_of(messages: Sequence[ChatMessage]) -> list[str]:
@@ -17,19 +60,11 @@ def prints_of(messages: Sequence[ChatMessage]) -> list[str]:
     return [digest_of([found]).hex() for found in CODEC.fingerprints(messages)]
 
 
-def spoken(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Returns what blocks may be handed of messages: all but instructions."""
-    return [m for m in messages if m.role not in PINNED]
-
-
-def left_out(plan: Plan, stored: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Returns what a plan leaves out whole: older exchanges, and steps inside those that it keeps."""
-    kept = set(map(id, plan.history))
-    return spoken(m for at, m in enumerate(stored) if id(m) not in kept and at not in plan.edits)
-
-
 def beyond(known: Sequence[str], now: Sequence[str]) -> list[int]:
     """Returns the positions of what `now` has more than `known`; of equal ones the last."""
+    same = min(len(known), len(now))
+    if known[:same] == now[:same]:  # as in most turns, where something was added at most
+        return list(range(same, len(now)))
     held = Counter(known)
     new = []
     for at, one in enumerate(now):

@@ -152,7 +152,7 @@ class Rendering:
         self, written: Sequence[Any], kept: Mapping[str, Fit], request: PromptRequest
     ) -> Inserted:
         """Returns the blocks' first text, by which a request without room for all of it shows less."""
-        asked = request.question_text or question_of(list(request.history or ()))
+        asked = request.question_text or question_of(request.history)
         blocks = [block for block in map(_left_of, self.parts, repeat(kept), repeat(asked)) if block.segments]
 
         def show(kept: Mapping[str, Fit]) -> list[Any]:

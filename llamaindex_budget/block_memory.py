@@ -19,13 +19,13 @@ from rankbudget.errors import named_failure, shown
 
 from ._codec import check_messages, copy_message, pending
 from ._contexts import live_data, live_memory
-from ._database import address_of, ask, database_of, opened
-from ._handed import beyond, left_out, prints_of, spoken
+from ._database import address_of, ask, database_of, opened, rows_of
+from ._handed import Notes, Rows, beyond
 from ._memory import SessionMemory
 from ._options import named
 from ._render import name_in_plan
 from ._serialize import read_block, read_settings, written_block
-from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock
+from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock, question_of
 
 _SAID = (str, BaseContentBlock, ChatMessage)
 
@@ -52,6 +52,7 @@ class BudgetMemory(SessionMemory, Memory):
     handed_on: list[str] = Field(default_factory=list)
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _notes: Notes = PrivateAttr(default_factory=dict)  # of the messages that were read last
 
     def _own_session(self) -> BudgetSession:
         made = super()._own_session()
@@ -98,20 +99,22 @@ class BudgetMemory(SessionMemory, Memory):
 
     async def _get_memory_blocks_content(
         self,
-        chat_history: list[ChatMessage],
+        chat_history: Sequence[ChatMessage],
         input: str | ChatMessage | None = None,  # noqa: A002 - the host's name
         **block_kwargs: Any,
     ) -> dict[str, Any]:
         """Returns what each block says; a failure names its block."""
         asked = [ChatMessage(content=input)] if isinstance(input, str) else []
+        newest = asked or [ChatMessage(content=question_of(chat_history))]
         said: dict[str, Any] = {}
         for block in sorted(self.memory_blocks, key=lambda b: -b.priority):
             if isinstance(block, BudgetMemoryBlock):
                 block._check_sources()  # noqa: SLF001 - not public
+            # Of ours only `read` looks at more than the question: a long conversation is not parsed for them.
+            own = block.__module__ == BudgetMemoryBlock.__module__ and getattr(block, "read", None) is None
+            given = newest if own else [*chat_history, *asked]
             with named_failure(f"reading the memory block {block.name!r}"):
-                content = await block.aget(
-                    [*chat_history, *asked], session_id=self.session_id, **block_kwargs
-                )
+                content = await block.aget(given, session_id=self.session_id, **block_kwargs)
                 for item in content if isinstance(content, list) else [content or ""]:
                     if not isinstance(item, _SAID) or isinstance(item, (ThinkingBlock, ToolCallBlock)):
                         msg = f"it gave {shown(item)}, no text, content block or message"
@@ -159,52 +162,60 @@ class BudgetMemory(SessionMemory, Memory):
     def _takers(self) -> list[BaseMemoryBlock[Any]]:
         return [block for block in self.memory_blocks if block.accept_short_term_memory]
 
-    async def _current(self) -> list[ChatMessage]:
+    async def _current(self) -> Rows:
         """Returns the active messages; first the blocks learn what others archived, edited or deleted."""
         known = self.handed_on  # taken before reading: what is missing then is no message yet to come
-        stored = await self.aget_all(MessageStatus.ACTIVE)
-        if not self._takers():
-            return stored
-        archived = spoken(await self.aget_all(MessageStatus.ARCHIVED))
-        if not self._recalled(known, [*archived, *spoken(stored)]):
-            return await self._current()
-        await self._hand_on(archived)
+        states = (MessageStatus.ACTIVE, MessageStatus.ARCHIVED)[: 2 if self._takers() else 1]
+        read = [await rows_of(self.sql_store, self.session_id, status) for status in states]
+        notes = self._notes
+        self._notes = {key: notes[key] for rows in read for key in rows.keys if key in notes}
+        for rows in read:
+            rows.notes = self._notes
+        stored, *archives = read
+        for archived in archives:
+            if not self._recalled(known, archived, stored):
+                return await self._current()
+            await self._hand_on(archived, list(archived.prints))
         return stored
 
-    def _recalled(self, known: list[str], said: Sequence[ChatMessage]) -> bool:
+    def _recalled(self, known: list[str], *read: Rows) -> bool:
         """Forgets what is no longer among the messages, as does a summary, which begins again with the rest.
 
         Returns whether it could: not where another call has handed on messages meanwhile.
         """
-        now = prints_of(said)
+        now = [one for rows in read for one in rows.prints.values()]
         if not beyond(now, known):
             return True
         new = set(beyond(known, now))
         left = [at for at in range(len(now)) if at not in new]
+        said = [(rows, at) for rows in read for at in rows.prints]
         with self._lock:
             if self.handed_on is not known:
                 return False
             self.handed_on = [now[at] for at in left]
             for block in self._takers():
                 if isinstance(block, HistorySummaryMemoryBlock):
-                    block.forget(but=[said[at] for at in left])
+                    block.forget(but=[rows[at] for rows, at in map(said.__getitem__, left)])
         return True
 
     async def _manage_queue(self) -> None:
         """Hands what no longer fits to the blocks, once; where one fails, again next time."""
         if self._takers():
-            await self._hand_on(await self._left_beside_blocks(await self._current()))
+            stored = await self._current()
+            await self._hand_on(stored, await self._left_beside_blocks(stored))
 
     @override
-    def _telling(self, stored: Sequence[ChatMessage], plan: Plan) -> Call | None:
-        left = left_out(plan, stored) if self._takers() else []
-        if not beyond(self.handed_on, prints_of(left)):
+    def _telling(self, stored: Any, plan: Plan) -> Call | None:
+        left = stored.left_out(plan) if self._takers() else []
+        if not beyond(self.handed_on, [stored.prints[at] for at in left]):
             return None
-        return Call(lambda: asyncio_run(self._hand_on(left)), awaitable=lambda: self._hand_on(left))
+        return Call(
+            lambda: asyncio_run(self._hand_on(stored, left)), awaitable=lambda: self._hand_on(stored, left)
+        )
 
-    async def _hand_on(self, left: Sequence[ChatMessage]) -> None:
-        """Hands to the blocks what they do not know of messages that a prompt leaves out."""
-        prints = prints_of(left)
+    async def _hand_on(self, stored: Rows, left: Sequence[int]) -> None:
+        """Hands to the blocks what they do not know of the messages at positions that a prompt leaves out."""
+        prints = [stored.prints[at] for at in left]
         with self._lock:  # of two writers at once each hands on its own messages
             new = beyond(self.handed_on, prints)
             if not new:
@@ -212,7 +223,7 @@ class BudgetMemory(SessionMemory, Memory):
             self.handed_on = [*self.handed_on, *(prints[at] for at in new)]
         try:
             for block in self._takers():
-                copies = [copy_message(left[at]) for at in new]
+                copies = [copy_message(stored[left[at]]) for at in new]
                 await block.aput(copies, from_short_term_memory=True, session_id=self.session_id)
         except BaseException:
             with self._lock:
@@ -220,7 +231,7 @@ class BudgetMemory(SessionMemory, Memory):
                 self.handed_on = [known[at] for at in beyond([prints[at] for at in new], known)]
             raise
 
-    async def _left_beside_blocks(self, stored: list[ChatMessage]) -> list[ChatMessage]:
+    async def _left_beside_blocks(self, stored: Rows) -> list[int]:
         """Returns what is older than the messages that fit beside the blocks.
 
         A step inside them waits for a prompt without it: the result of a call may be put next.
@@ -233,8 +244,8 @@ class BudgetMemory(SessionMemory, Memory):
             sources=frozenset({"history"}),
             history_tokens=int(budget.limit() * budget.share_of("history")),
         )
-        left = left_out(await adrive(plan_steps(request)), stored)
-        return [m for m, oldest in zip(left, spoken(stored), strict=False) if m is oldest]
+        left = stored.left_out(await adrive(plan_steps(request)))
+        return [at for at, oldest in zip(left, stored.prints, strict=False) if at == oldest]
 
     # ---- copies and plain data -------------------------------------------------------------------
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002 - the host's signature

@@ -149,10 +149,10 @@ def found_texts(texts: Iterable[Any], asked: str) -> Found:
     return found
 
 
-def question_of(messages: list[ChatMessage] | None) -> str:
+def question_of(messages: Sequence[ChatMessage] | None) -> str:
     """Returns the text of the newest question, "" where there is none."""
-    said = [m.content for m in messages or () if CODEC.role(m) == "user" and m.content]
-    return said[-1] if said else ""
+    said = (m.content for m in reversed(messages or ()) if CODEC.role(m) == "user")
+    return next(filter(None, said), "")
 
 
 class SystemMemoryBlock(BudgetMemoryBlock):

@@ -17,6 +17,7 @@ from rankbudget.errors import BudgetConfigError, shown
 from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
 from rankbudget.memory.history_tables import ARCHIVED
 
+from ._handed import Rows
 from ._options import by_name, check_part
 from ._stored import FORM
 
@@ -161,6 +162,12 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         found = await asyncio.to_thread(thread.messages, archived=status is None)
         start = offset or 0
         return found[start : None if limit is None else start + limit]
+
+    async def _rows(self, key: str, status: MessageStatus) -> Rows:
+        """Returns what `get_messages` does, each message made when it is asked for."""
+        rows = await asyncio.to_thread(self._thread(key, status)._rows)  # noqa: SLF001 - not public
+        keys = [(row.form, row.role, row.name, row.neutral, row.host) for row in rows]
+        return Rows(rows, keys, FORM.message)
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         """Returns how many messages a key has; reads none."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .compression.abstractive import summarize_steps
     from .compression.truncate import truncate_text
     from .conversation.capping import fair_level
+    from .conversation.reading import ReadOnce
     from .conversation.refusals import refuse_empty, refuse_empty_question, refuse_results
     from .conversation.state import digest_of
     from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
@@ -84,6 +85,7 @@ _HOMES = {
     "compression.abstractive": ("summarize_steps",),
     "compression.truncate": ("truncate_text",),
     "conversation.capping": ("fair_level",),
+    "conversation.reading": ("ReadOnce",),
     "conversation.refusals": ("refuse_empty", "refuse_empty_question", "refuse_results"),
     "conversation.state": ("digest_of",),
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
@@ -126,9 +128,10 @@ _HOMES = {
 __all__ = [
     "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT",
     "Call", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure",
-    "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "SessionPool", "Shown", "Steps", "Summarizer",
-    "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting", "block_text",
-    "blocking", "call_reference", "called_in", "check_options", "content_text", "context_window_of",
+    "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown", "Steps",
+    "Summarizer", "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting",
+    "block_text", "blocking", "call_reference", "called_in", "check_options", "content_text",
+    "context_window_of",
     "default_embedder", "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished",
     "fit_one_block", "following", "function_name", "function_named", "holds", "in_turn", "is_blocking",
     "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter",

@@ -16,6 +16,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from llamaindex_budget import BudgetMemory, HistorySummaryMemoryBlock, StoredAsyncChatStore, StoredChatStore
 from llamaindex_budget._handed import beyond, prints_of
@@ -160,6 +161,7 @@ STORES = {
     "threads": lambda: StoredAsyncChatStore(
         chats=StoredChatStore(store=HistoryStore(":memory:"), user="ann")
     ),
+    "sql": lambda: SQLAlchemyChatStore("m"),
     "any": ListStore,
 }
 DOORS = [name[1:] for name, found in vars(Conversation).items() if name[1:].isalpha() and name[0] == "_"]

@@ -9,6 +9,7 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from .._drivers import Call, Steps
@@ -68,7 +69,9 @@ def summarize_steps(
     if summarizer is None or summarizer == "extractive":
         from .extractive import extractive_summary  # loads the ranking of sentences
 
-        return extractive_summary("\n".join(texts), max_tokens, counter, previous=previous)
+        pick = partial(extractive_summary, previous=previous)
+        chosen: str = yield Call(pick, ("\n".join(texts), max_tokens, counter))  # may take seconds
+        return chosen
     window = getattr(summarizer, "input_window", None)
     running = previous
     for piece in _pieces(texts, max(max_tokens, counter.count(previous)), max_tokens, counter, window):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any
 
 from .stored import StoredMessages
 
 
 class ReadOnce(Sequence[Any]):
-    """Reads a message from its source when it is first asked for, and holds it."""
+    """Reads a message from its source when it is first asked for, or makes it of that, and holds it."""
 
-    def __init__(self, source: Sequence[Any]) -> None:
-        self._source = source
+    def __init__(self, source: Sequence[Any], make: Callable[[Any], Any] = lambda message: message) -> None:
+        self._source, self._make = source, make
         self._size = len(source)
         self._held: dict[int, Any] = {}
 
@@ -24,7 +24,7 @@ class ReadOnce(Sequence[Any]):
             return [self[position] for position in range(*at.indices(self._size))]
         position = range(self._size)[at]
         if position not in self._held:
-            self._held[position] = self._source[position]
+            self._held[position] = self._make(self._source[position])
         return self._held[position]
 
 

@@ -66,6 +66,7 @@ class Timeline:
     ) -> None:
         self.messages = held(messages)  # a report reads dropped ones later
         self.stored = messages if isinstance(messages, StoredMessages) else None
+        self._known_roles = getattr(self.messages, "roles", None)  # a store reads no content for them
         self.codec = codec
         self.measure = measure
         self._may_wait = not ended
@@ -259,7 +260,7 @@ class Timeline:
             leading += 1
         shorter = getattr(self.codec, "kinds", None)  # ten thousand messages are looked at on every call
         kinds = (
-            shorter(messages, leading) if shorter is not None else set(self.codec.roles(messages[leading:]))
+            shorter(messages, leading) if shorter is not None else set(self._roles_of(leading, len(messages)))
         )
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
             return list(range(leading))
@@ -290,13 +291,13 @@ class Timeline:
         stop = self._unread
         if stop <= position:
             return
-        messages = self.messages[position:stop] if self.stored is None else ()
-        roles = self.codec.roles(messages) if self.stored is None else self.stored.roles(position, stop)
+        roles = self._roles_of(position, stop)
         try:
             known = KNOWN_ROLES.issuperset(roles)
         except TypeError:  # something a role cannot be: reading it on its own says so
             known = False
-        codes = bytes(map(_CODES.__getitem__, roles if known else map(self.codec.role, messages)))
+        roles = roles if known else list(map(self.codec.role, self.messages[position:stop]))
+        codes = bytes(map(_CODES.__getitem__, roles))
         if position < self._held:
             early = codes[: self._held - position]
             codes = bytes([c if c in _PINNED else _STORED for c in early]) + codes[len(early) :]
@@ -305,6 +306,10 @@ class Timeline:
         if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
             found = {position + i for i, code in enumerate(codes) if code in _PINNED}
             self.pinned = sorted(found.union(self.pinned))
+
+    def _roles_of(self, start: int, stop: int) -> list[str]:
+        read = self._known_roles
+        return self.codec.roles(self.messages[start:stop]) if read is None else read(start, stop)
 
     def _asks(self, position: int) -> bool:
         """Says whether a user message is a question; one with tool results or nothing is noted as such."""

@@ -74,10 +74,12 @@ class StoredThread:
         Args:
             archived: whether those of its archive come before them.
         """
+        return list(map(self.form.message, self._rows(archived=archived)))
+
+    def _rows(self, *, archived: bool = False) -> list[Any]:
         with self.store.database.read() as connection:
             heads = self._heads(connection, archived=archived)
-            rows = [row for head in heads for row in all_rows(connection, head)]
-        return list(map(self.form.message, rows))
+            return [row for head in heads for row in all_rows(connection, head)]
 
     def ids(self) -> list[str]:
         """Returns the id of each message, made up for those that have none; for `after=` and `sources`."""
