@@ -49,25 +49,27 @@ _EXCERPTS: BoundedCache[tuple[str, Words, str], tuple[Excerpt | None]] = Bounded
 def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     lines = [line for line in text.splitlines() if line.strip()]
     of_lines = len(lines) >= _FEWEST_LINES
-    pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
-    count = len(pieces)
-    pieces = [
-        part for piece in pieces for part in (split_sentences(piece) if len(piece) > LONGEST else (piece,))
-    ]
-    is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
-    asks = _places_of(asking, pieces)
-    told = ["" if i in asks else piece for i, piece in enumerate(pieces)]  # what asks does not answer
-    near, others, telling = ranked = ranked_by_words(told, asked)
+    pieces, kind = _pieces_of(text, of_lines=of_lines, asked=asked)
     if len(pieces) < _FEWEST and not says_half(text, asked):
         return None  # one word of the question in it is no reason to lose its start and its end
+    asks = _places_of(asking, pieces)
+    told = ["" if i in asks else piece for i, piece in enumerate(pieces)]  # what asks does not answer
+    near, others, _ = ranked = ranked_by_words(told, asked)
+    is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
     order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
-    of_lines = of_lines and len(pieces) == count
-    cut = dict.fromkeys([*asks, *near] if of_lines else telling[:1], asked)
-    return partial(
-        _pick, pieces, list(dict.fromkeys(order)), cut, near[:1], kind="line" if of_lines else "part"
-    )
+    named = dict.fromkeys([*asks, *near], asked)
+    return partial(_pick, pieces, list(dict.fromkeys(order)), named, near[:1], kind=kind)
+
+
+def _pieces_of(text: str, *, of_lines: bool, asked: Words) -> tuple[list[str], str]:
+    """Returns the lines of a text, or its sentences where that is no list of lines, and what they are."""
+    pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
+    parts = [
+        part for piece in pieces for part in (split_sentences(piece) if len(piece) > LONGEST else (piece,))
+    ]
+    return parts, "line" if of_lines and len(pieces) == len(parts) else "part"
 
 
 def _places_of(asking: str, pieces: Sequence[str]) -> list[int]:
@@ -83,21 +85,17 @@ def _places_of(asking: str, pieces: Sequence[str]) -> list[int]:
 def _pick(
     pieces: list[str],
     order: list[int],
-    cut: Mapping[int, Words],
-    best: Sequence[int],
+    named: Mapping[int, Words],
+    best: list[int],
     target: int,
     *,
     kind: str,
 ) -> str:
-    """Returns whole pieces in about `target` characters, with a counted marker in each gap.
-
-    Pieces of `cut` have all that is left, and are cut around these words where that is less than the whole.
-    Where the `best` piece has no room beside the markers it is alone.
-    """
+    """Returns whole pieces in about `target` characters; the `best` is alone without room for markers."""
     for i in best:
-        size, marks = len(pieces[i]), _MARKER * (2 - (i in (0, len(pieces) - 1)))
-        if size + marks > target:
-            return _alone(pieces, i, cut, target)
+        marks = _MARKER * (2 - (i in (0, len(pieces) - 1)))
+        if len(pieces[i]) + marks > target:
+            return _alone(pieces, i, named[i], target)
     longest = max(target // _LONGEST_SHARE, _SHORT)
     room = target
     kept: dict[int, str] = {}
@@ -106,14 +104,17 @@ def _pick(
         # A piece among dropped ones also costs a marker; neighbours share one.
         beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)
         free = room - (0 if beside else _MARKER)
-        most = free if i in cut else longest
-        if len(piece) > most and (kind == "line" or i in cut):  # half a sentence may say what is false
-            piece = _shortened(piece, cut.get(i, frozenset()), most)
+        most = free if i in named else longest
+        if len(piece) > most and (kind == "line" or i in best):  # half a sentence may say what is false
+            piece = _shortened(piece, named.get(i, frozenset()), most)
         if len(piece) <= free and piece:
             kept[i] = piece
             room -= len(piece) + room - free
-    if not kept:
-        return _alone(pieces, best[0], cut, target) if best else ""
+    return _joined(pieces, kept, kind) if kept else ""
+
+
+def _joined(pieces: Sequence[str], kept: Mapping[int, str], kind: str) -> str:
+    """Returns the kept pieces with a counted marker in each gap."""
     out, last = [""], -1
     for i in [*sorted(kept), len(pieces)]:
         gap = pieces[last + 1 : i]
@@ -127,12 +128,12 @@ def _pick(
     return "".join(out).strip("\n")
 
 
-def _alone(pieces: Sequence[str], at: int, cut: Mapping[int, Words], target: int) -> str:
-    """Returns one piece, cut around the words asked for where it must be, with a short mark for all others."""
+def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
+    """Returns one piece, cut around the words asked for where it must be; short marks stand for others."""
     before, behind = "" if at == 0 else _GAP, "" if at == len(pieces) - 1 else _GAP
     piece, most = pieces[at].strip(), target - len(before) - len(behind)
     if len(piece) > most:
-        piece = _shortened(piece, cut.get(at, frozenset()), most)
+        piece = _shortened(piece, asked, most)
         before, behind = "" if piece.startswith(_GAP) else before, "" if piece.endswith(_GAP) else behind
     return f"{before}{piece}{behind}".strip() if piece else ""
 
