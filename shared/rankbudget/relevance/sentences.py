@@ -38,9 +38,9 @@ _CARDINAL = re.compile(
 )
 """Words of languages that write no dot after an ordinal number, and behind them none of German."""
 _OPENING = re.compile(
-    r"[\s\"'“„«‹(\[]+(?:The|This|These|Those|That|It|Its|He|She|We|You|They|There|When|While|After|Before|If|But"
-    r"|Der|Die|Das|Dem|Den|Ein|Eine|Es|Er|Sie|Wir|Ich|Im|Am|Bei|Nach|Dann|Danach|Wenn|Aber|Und|Le|Les|Il|Elle"
-    r"|El|Los|Las|Una|Lo|Gli|Os|As|Het|Een|De)\s"
+    r"[\s\"'“„«‹(\[]+(?:The|This|These|Those|That|It|Its|He|She|We|You|They|There|When|While|After|Before|If"
+    r"|But|Der|Die|Das|Dem|Den|Ein|Eine|Es|Er|Sie|Wir|Ich|Im|Am|Bei|Nach|Dann|Danach|Wenn|Aber|Und"
+    r"|Le|Les|Il|Elle|El|Los|Las|Una|Lo|Gli|Os|As|Het|Een|De)\s"
 )
 """Words that are capitals only where they start a sentence: no ordinal number belongs to them."""
 _UNITS = frozenset(
