@@ -146,6 +146,14 @@ def fit_texts(size: int, seed: str) -> Call:
     return lambda: fit_documents(found, max_tokens=LIMIT, query=QUESTION).report.decisions
 
 
+def long_message(size: int, seed: str) -> Call:
+    from rankbudget import fit_messages
+
+    said = [{"role": "user", "content": long_text(size, seed)}, {"role": "assistant", "content": "Noted."}]
+    said.append({"role": "user", "content": QUESTION})
+    return lambda: fit_messages(said, max_tokens=LIMIT)
+
+
 def one_document(size: int, seed: str) -> Call:
     from rankbudget import fit_documents
 
@@ -247,6 +255,7 @@ DOORS = {
     "text: fit_text": Door(cut, MEGABYTES, "MB"),
     "text: fit_text with a query": Door(answer, MEGABYTES, "MB"),
     "text: fit_documents, one document": Door(one_document, MEGABYTES, "MB"),
+    "text: fit_messages, one long message": Door(long_message, MEGABYTES, "MB"),
     "text: PromptCompressor, to 8,192 tokens": Door(compress, MEGABYTES, "MB"),
     "text: PromptCompressor, by 60 %": Door(compress_half, MEGABYTES, "MB"),
 }

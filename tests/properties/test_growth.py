@@ -100,6 +100,14 @@ WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[int], Any]]] = {
     "fit_messages, half": (lambda m: fit_messages(m, max_tokens=len(m) * 8, counter=COUNTER), dicts),
     "fit_messages, stable": (lambda m: fit_messages(m, max_tokens=ROOM, cut="stable"), dicts),
     "fit_messages, query": (lambda m: fit_messages(m, max_tokens=ROOM, query=QUESTION), dicts),
+    "fit_messages, one long message": (
+        lambda m: fit_messages(m, max_tokens=ROOM),
+        lambda n: [
+            {"role": "user", "content": " ".join(t.capitalize() for t in texts(n))},
+            {"role": "assistant", "content": "Noted."},
+            {"role": "user", "content": QUESTION},
+        ],
+    ),
     "decisions": (lambda m: list(fit_messages(m, max_tokens=ROOM).report.decisions), dicts),
     "session": (last_turns, dicts),
     "fit_documents": (lambda s: fit_documents(s, max_tokens=ROOM, query=QUESTION), segments),

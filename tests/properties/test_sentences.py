@@ -134,3 +134,24 @@ def test_sentences_with_abbreviations_are_told_apart(made: list[str]) -> None:
     """The pieces of a text are its sentences."""
     pieces = [piece.strip() for piece in split_sentences(" ".join(made))]
     assert pieces == made
+
+
+TERSE = """
+Pressure was {d}. | Temperature was {d} bar. | Weight was {d} kg. | Cost was {d} EUR. | Sensor check at pier {d}. | It took {d} min.
+The level is {d}. | There are {d} MB. | Das Ventil hat {d} bar. Die Leitung hat mehr. | Er kam am {d}. Mai. | Es war der {d}. Versuch.
+La presión fue {d}. | Er nahm ca. {d} kg. Mehl mit. | He left at {d} p.m. London time. | See No. {d} of the list.
+Verbrennungen {d}. Grades heilen.
+""".replace("\n", "|").split("|")
+
+
+@draws()
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([t.strip() for t in TERSE if t.strip()]), st.integers(2, 99)), min_size=1
+    )
+)
+def test_short_numbers_and_units_end_terse_sentences(drawn: list[tuple[str, int]]) -> None:
+    """Logs say "Pressure was 3. Temperature was 21 bar."; a German ordinal number still ends nothing."""
+    made = [template.replace("{d}", str(number)) for template, number in drawn]
+    whole = [part for one in made for part in one.replace("bar. Die", "bar.|Die").split("|")]
+    assert [piece.strip() for piece in split_sentences(" ".join(made))] == whole

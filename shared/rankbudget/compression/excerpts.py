@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ..errors import counted
@@ -12,7 +12,7 @@ from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
 from ..relevance.sentences import split_sentences
 from ..relevance.words import raw_words, stem
-from .importance import Words, by_importance, ranked_by_words, troubles
+from .importance import Words, by_importance, ranked_by_words, says_half, troubles
 
 Excerpt = Callable[[int], str]
 """Makes an excerpt in about so many characters."""
@@ -26,6 +26,9 @@ _ONE_OF_MANY = re.compile(
 _FEWEST_LINES, _FEWEST = 6, 3
 _LONGEST_SHARE, _SHORT = 4, 80
 _MARKER, _GAP = 24, " ... "
+_ROUNDS, _NARROW = 3, 24
+_PREFIX = 2
+"""Characters that a word and its stem have in common at least."""
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
 """A word, number, date, address or path: half of one would be read as another."""
 
@@ -46,22 +49,27 @@ _EXCERPTS: BoundedCache[tuple[str, Words, str], tuple[Excerpt | None]] = Bounded
 def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     lines = [line for line in text.splitlines() if line.strip()]
     of_lines = len(lines) >= _FEWEST_LINES
-    pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
-    count = len(pieces)
-    pieces = [
-        part for piece in pieces for part in (split_sentences(piece) if len(piece) > LONGEST else (piece,))
-    ]
-    is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
-    if len(pieces) < _FEWEST:
-        return None
+    pieces, kind = _pieces_of(text, of_lines=of_lines, asked=asked)
+    if len(pieces) < _FEWEST and not says_half(text, asked):
+        return None  # one word of the question in it is no reason to lose its start and its end
     asks = _places_of(asking, pieces)
     told = ["" if i in asks else piece for i, piece in enumerate(pieces)]  # what asks does not answer
-    near, others, _ = ranked_by_words(told, asked)
+    near, others, _ = ranked = ranked_by_words(told, asked)
+    is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
-    order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces))]
-    kind = "line" if of_lines and len(pieces) == count else "part"
-    return partial(_pick, pieces, list(dict.fromkeys(order)), dict.fromkeys([*asks, *near], asked), kind=kind)
+    order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
+    named = dict.fromkeys([*asks, *near], asked)
+    return partial(_pick, pieces, list(dict.fromkeys(order)), named, near[:1], kind=kind)
+
+
+def _pieces_of(text: str, *, of_lines: bool, asked: Words) -> tuple[list[str], str]:
+    """Returns the lines of a text, or its sentences where that is no list of lines, and what they are."""
+    pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
+    parts = [
+        part for piece in pieces for part in (split_sentences(piece) if len(piece) > LONGEST else (piece,))
+    ]
+    return parts, "line" if of_lines and len(pieces) == len(parts) else "part"
 
 
 def _places_of(asking: str, pieces: Sequence[str]) -> list[int]:
@@ -74,8 +82,20 @@ def _places_of(asking: str, pieces: Sequence[str]) -> list[int]:
     return list(found.values())
 
 
-def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], target: int, *, kind: str) -> str:
-    """Returns whole pieces in about `target` characters, with a counted marker in each gap."""
+def _pick(
+    pieces: list[str],
+    order: list[int],
+    named: Mapping[int, Words],
+    best: list[int],
+    target: int,
+    *,
+    kind: str,
+) -> str:
+    """Returns whole pieces in about `target` characters; the `best` is alone without room for markers."""
+    for i in best:
+        marks = _MARKER * (2 - (i in (0, len(pieces) - 1)))
+        if len(pieces[i]) + marks > target:
+            return _alone(pieces, i, named[i], target)
     longest = max(target // _LONGEST_SHARE, _SHORT)
     room = target
     kept: dict[int, str] = {}
@@ -85,11 +105,16 @@ def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], targe
         beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)
         free = room - (0 if beside else _MARKER)
         most = free if i in named else longest
-        if len(piece) > most and kind == "line":  # half a sentence may say what is false
+        if len(piece) > most and (kind == "line" or i in best):  # half a sentence may say what is false
             piece = _shortened(piece, named.get(i, frozenset()), most)
         if len(piece) <= free and piece:
             kept[i] = piece
             room -= len(piece) + room - free
+    return _joined(pieces, kept, kind) if kept else ""
+
+
+def _joined(pieces: Sequence[str], kept: Mapping[int, str], kind: str) -> str:
+    """Returns the kept pieces with a counted marker in each gap."""
     out, last = [""], -1
     for i in [*sorted(kept), len(pieces)]:
         gap = pieces[last + 1 : i]
@@ -103,37 +128,70 @@ def _pick(pieces: list[str], order: list[int], named: Mapping[int, Words], targe
     return "".join(out).strip("\n")
 
 
+def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
+    """Returns one piece, cut around the words asked for where it must be; short marks stand for others."""
+    before, behind = "" if at == 0 else _GAP, "" if at == len(pieces) - 1 else _GAP
+    piece, most = pieces[at].strip(), target - len(before) - len(behind)
+    if len(piece) > most:
+        piece = _shortened(piece, asked, most)
+        before, behind = "" if piece.startswith(_GAP) else before, "" if piece.endswith(_GAP) else behind
+    return f"{before}{piece}{behind}".strip() if piece else ""
+
+
 def _shortened(line: str, asked: Words, most: int) -> str:
     """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
     body = line.rstrip("\r\n")
-    words = [match.span() for match in _WORD.finditer(body)]
-    starts = _first_places(body, words, asked) or [0, len(body)]
-    share = (most - (len(starts) + 1) * len(_GAP)) // len(starts)
-    shown: list[list[int]] = []
-    for start in starts if share > 0 else ():
-        first = max(
-            0, min(start - share // 4, len(body) - share)
-        )  # what is said of a word is mostly behind it
-        if not shown or first > shown[-1][1]:
-            shown.append([first, 0])
-        shown[-1][1] = first + share
-    parts = [body[_beside(words, first, 1) : _beside(words, last, 0)].strip() for first, last in shown]
+    starts = _places(body, asked) or [0, len(body)]
+    starts = starts if most >= len(starts) * _NARROW else starts[:1]
+    share, shown = 0, list[list[int]]()
+    for _ in range(_ROUNDS):  # windows that meet become one, which leaves room to widen all
+        used = sum([last - first for first, last in shown])
+        share += (most - (len(shown or starts) + 1) * len(_GAP) - used) // len(shown or starts)
+        shown = _windows(starts, share, len(body)) if share > 0 else []
+    parts = [body[_beside(body, first, 1) : _beside(body, last, 0)].strip() for first, last in shown]
     if not any(parts):
         return ""
     before, behind = "" if shown[0][0] == 0 else _GAP, "" if shown[-1][1] >= len(body) else _GAP
     return f"{before}{_GAP.join(filter(None, parts))}{behind}{line[len(body) :]}"
 
 
-def _first_places(body: str, words: Sequence[tuple[int, int]], asked: Words) -> list[int]:
-    """Returns where each of the words asked for starts first."""
-    found: dict[str, int] = {}
-    for start, stop in words if asked else ():
-        said = raw_words(body[start:stop])
+def _windows(starts: Sequence[int], share: int, size: int) -> list[list[int]]:
+    """Returns where `share` characters around each start are; those that meet are one."""
+    shown: list[list[int]] = []
+    for start in starts:
+        first = max(0, min(start - share // 4, size - share))  # what is said of a word is mostly behind it
+        if not shown or first > shown[-1][1]:
+            shown.append([first, 0])
+        shown[-1][1] = min(first + share, size)
+    return shown
+
+
+def _places(body: str, asked: Words) -> list[int]:
+    """Returns where each of the words asked for starts, of each the place nearest to the rarest of them."""
+    found: dict[str, list[int]] = {}
+    for start, word in _candidates(body, asked) if asked else ():
+        said = raw_words(word)
         for name in asked.intersection([*said, *map(stem, said)]):
-            found.setdefault(name, start)
-    return sorted(set(found.values()))
+            found.setdefault(name, []).append(start)
+    rarest = min(found.values(), key=lambda places: (len(places), places), default=[0])[0]
+    return sorted({min(places, key=lambda place: abs(place - rarest)) for places in found.values()})
 
 
-def _beside(words: Sequence[tuple[int, int]], at: int, edge: int) -> int:
+def _candidates(body: str, asked: Words) -> Iterator[tuple[int, str]]:
+    """Yields the words of a text that may be among those asked for, and where each starts."""
+    starts = sorted({word[:_PREFIX] for word in asked if word.isalnum()})
+    is_plain = body.isascii() and starts
+    any_of = rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, starts))})[a-z0-9]*"
+    for match in re.finditer(any_of, body, re.IGNORECASE) if is_plain else _WORD.finditer(body):
+        yield match.start(), match[0]
+
+
+def _beside(body: str, at: int, edge: int) -> int:
     """Returns a position, or the edge of the word that it is in."""
-    return next((word[edge] for word in words if word[0] < at < word[1]), at)
+    begin = max(body.rfind(sign, 0, at) for sign in " \t\n") + 1
+    for match in _WORD.finditer(body, begin):
+        if match.start() >= at:
+            break
+        if at < match.end():
+            return match.span()[edge]
+    return at

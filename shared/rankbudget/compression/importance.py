@@ -46,16 +46,18 @@ def by_importance(
     *,
     ends_first: int,
     record: Callable[[int], Iterable[int]] = lambda i: (i,),
+    ranked: Ranked | None = None,
 ) -> list[int]:
     """Returns positions, most worth keeping first.
 
     First are the items that say what was asked, each with a word that none before it says, `ends_first` ends,
     exceptions if few, further such items with the `record` around each, and those that tell of trouble; then
-    those that say some of it, and all others from the ends towards the middle.
+    those that say some of it, and all others from the ends towards the middle. `ranked` is what
+    `ranked_by_words` said of them, where that is known.
     """
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
-    near, others, telling = ranked_by_words(items, asked)
+    near, others, telling = ranked or ranked_by_words(items, asked)
     records = chain.from_iterable(map(record, near))
     exceptions, told = troubles(items)
     first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
@@ -72,7 +74,10 @@ def saying(items: Sequence[Any], asked: Words) -> list[int]:
     return ranked_by_words(items, asked)[0]
 
 
-def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list[int], list[int]]:
+Ranked = tuple[list[int], list[int], list[int]]
+
+
+def ranked_by_words(items: Sequence[Any], asked: Words) -> Ranked:
     """Returns where items say what was asked, the best first, where some of it, and which come first.
 
     Those are the best one and each with a rare word that none before it says: the head of a table may say
@@ -81,7 +86,7 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     if not asked:
         return [], [], []
     texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
-    held = [asked.intersection(_words_in(text)) for text in texts]
+    held = list(map(_reader(asked), texts))
     times = Counter(chain.from_iterable(held))
     # A number belongs to the words before it, where an item has both: 88 people are not department 88.
     bound: dict[str, set[str]] = {}
@@ -101,6 +106,11 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> tuple[list[int], list
     return near, sorted(some.difference(near), key=lambda i: (-hits[i], i)), _adding(near, rare)
 
 
+def says_half(text: str, asked: Words) -> bool:
+    """Returns whether a text has at least half of the words that were asked for."""
+    return bool(asked) and 2 * len(_reader(asked)(text)) >= len(asked)
+
+
 def _adding(near: Sequence[int], rare: Mapping[int, set[str]]) -> list[int]:
     """Returns the first item, and each that has a rare word that none before it has."""
     found, said = list(near[:1]), set[str]()
@@ -111,9 +121,25 @@ def _adding(near: Sequence[int], rare: Mapping[int, set[str]]) -> list[int]:
     return found
 
 
-def _words_in(text: str) -> list[str]:
-    """Returns the words, names and numbers of a text as `words_of` has those of a question."""
-    return [*map(stem, raw_words(_apart(text))), *raw_words(text), *_names(text), *_pairs(text)]
+def _reader(asked: Words) -> Callable[[str], Words]:
+    """Returns what finds the words asked for in a text, and reads it for no names, numbers or pairs else."""
+    numbers = {word.rpartition(" ")[2] for word in asked if " " in word}
+    plain = [word for word in asked if " " not in word]
+    names = any(not word.isalnum() for word in plain)
+    digits = any(word[0].isdigit() for word in plain)
+
+    def words_in(text: str) -> Words:
+        words, apart = raw_words(text), _apart(text)
+        found = [*words, *map(stem, words if apart == text else raw_words(apart))]
+        if names:
+            found += names_in(text)
+        if digits:
+            found += map(_plain_number, _NUMBER.findall(text))
+        if not numbers.isdisjoint(words):
+            found += _pairs(text)
+        return asked.intersection(found)
+
+    return words_in
 
 
 def _pairs(text: str) -> list[str]:

@@ -63,8 +63,8 @@ def _shrink_string(value: str, target: int, asked: Words) -> str:
     if len(value) <= _WHOLE_STRING or not re.search(r"\s", value[: 4 * _WHOLE_STRING]):
         return value if len(value) <= max(target, _WHOLE_STRING * 4) else f"{value[:_WHOLE_STRING]}..."
     excerpt = excerpt_of(value, asked)
-    if excerpt is not None:
-        return excerpt(room)
+    if excerpt is not None and (made := excerpt(room)):
+        return made
     start, end = value[: room * 2 // 3], value[-(room // 3) :]
     start = start.rsplit(None, 1)[0] if len(start.split(None, 1)) > 1 else start
     end = end.split(None, 1)[-1]

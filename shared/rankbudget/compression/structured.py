@@ -16,7 +16,7 @@ from .json_values import dump, parse
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
-_ATTEMPTS = 6
+_ATTEMPTS = 8
 _FULL = 0.9
 _SHORT = 64
 
@@ -46,6 +46,8 @@ def what_is_left(text: str, cut: str) -> str:
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
     if found := re.search(r"^\[\.\.\. [\d,]+ (line|part)s? \.\.\.\]$", cut, re.MULTILINE):
         return f"its first and last {found[1]}s, and those that the question names or that tell of errors"
+    if cut.startswith("...") and not text.startswith("..."):
+        return "what is around the words that the question names"
     end = cut.rpartition("...")[2].strip()
     return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
 
@@ -56,7 +58,8 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     JSON (also one value a line) first loses white space; then middle items of arrays, replaced by a marker
     that counts them, and the middles of long strings. Items that `question` names, ids, numbers and errors
     stay longest. Logs, search results and tables keep their first and last lines, errors, and lines that the
-    question names. Everything else keeps its start and its end, and lines or sentences that it names.
+    question names. Everything else keeps its start and its end, and lines or sentences that it names, which
+    are cut around these words where they are too long.
     """
     if max_tokens <= 0 or not text:
         return ""
@@ -85,19 +88,23 @@ def _longest(
 ) -> str:
     """Returns the longest form that fits; characters are estimated from earlier attempts. Else `least`."""
     target, best, most = size, "", 0
+    fits, exceeds, last = 0, 4 * size + 4 * _SHORT, 0
     for _ in range(_ATTEMPTS):
         try:
             made = make(target)
         except RecursionError:  # nested deeper than Python's stack
             break
         used = max(counter.count(made), 1)
-        if most < used <= max_tokens:
+        if most < used <= max_tokens and made:
             best, most = made, used
         if used <= max_tokens and (used >= _FULL * max_tokens or target > 2 * size):
             break
+        fits, exceeds = (target, exceeds) if used <= max_tokens else (fits, target)
         # Markers and ids do not shrink with the target, so the estimate aims a little under the limit.
         guess = int(target * max_tokens * 0.97 / used)
-        if guess <= 0 or guess == target:
+        if used == last > max_tokens or not fits < guess < exceeds:
+            guess = (fits + exceeds) // 2  # whole pieces: what was tried last changed nothing
+        if guess in (0, fits, target):
             break
-        target = guess
+        target, last = guess, used
     return best or (least if counter.count(least) <= max_tokens else "")

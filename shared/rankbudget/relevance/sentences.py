@@ -31,11 +31,23 @@ _LONGEST_UNIT = 3
 _ORDINAL = re.compile(r"(?:\d{1,2}\.?-)?\d{1,3}|\d{1,2}\.(?:0?[1-9]|1[0-2])|[IVX]{2,}")
 _CARDINAL = re.compile(
     r"\b(?:the|of|this|that|from|with|are|were|which|been|after|said|says|their|you|your|what|les|une"
-    r"|pour|qui|avec|sont|que|por|con|uma|não|che|della|nel|gli|het|een)\b"
+    r"|was|is|has|had|and|its|at|pour|qui|avec|sont|est|que|por|con|fue|una|uma|não|foi|che|della|nel|gli"
+    r"|het|een)\b"
     r"(?![^.!?…\n]*\b(?:am|im|vom|zum|zur|der|die|das|dem|den|des|bis|ab|seit|und|für)\b)[^.!?…\n]*\Z",
     re.IGNORECASE,
 )
 """Words of languages that write no dot after an ordinal number, and behind them none of German."""
+_OPENING = re.compile(
+    r"[\s\"'“„«‹(\[]+(?:The|This|These|Those|That|It|Its|He|She|We|You|They|There|When|While|After|Before|If"
+    r"|But|Der|Die|Das|Dem|Den|Ein|Eine|Es|Er|Sie|Wir|Ich|Im|Am|Bei|Nach|Dann|Danach|Wenn|Aber|Und"
+    r"|Le|Les|Il|Elle|El|Los|Las|Una|Lo|Gli|Os|As|Het|Een|De)\s"
+)
+"""Words that are capitals only where they start a sentence: no ordinal number belongs to them."""
+_UNITS = frozenset(
+    """bar psi pa kpa hpa mpa eur usd gbp chf min sec hr hrs h s ms ns m mm cm km nm g kg mg t l ml ft lb lbs
+    mph kmh hz khz mhz ghz kb mb gb tb w kw mw kwh v kv a ma db rpm""".split()
+)
+"""What may follow a number and is written without a dot; elsewhere some of them are abbreviations."""
 _NEAR = 60
 """Characters before a number that are read for such words."""
 _LIST_START = re.compile(r"(?:\A|[^\w,\s]|\n)[^\S\n]*\Z")
@@ -170,8 +182,9 @@ def _is_inner(text: str, start: int, end: int, following: str) -> bool:
         return False
     before = start - len(token)
     near = max(0, before - _NEAR)
+    is_cardinal = bool(_OPENING.match(text, end) or _CARDINAL.search(text, near, before))
     if _ORDINAL.fullmatch(token):
-        return bool(_LIST_START.search(text, near, before)) or not _CARDINAL.search(text, near, before)
+        return bool(_LIST_START.search(text, near, before)) or not is_cardinal
     if token[-1].isdigit():
         return False
     name = token.rpartition("-")[2]
@@ -179,5 +192,5 @@ def _is_inner(text: str, start: int, end: int, following: str) -> bool:
         return True
     is_unit = len(name) <= _LONGEST_UNIT and name.isalpha()
     if is_unit and _NUMBER_BEFORE.search(text, near, before):
-        return True
+        return not (is_cardinal and name.lower() in _UNITS)
     return name.lower() in _ABBREVIATIONS or bool(_SHORT.fullmatch(name))

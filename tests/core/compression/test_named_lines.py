@@ -121,3 +121,51 @@ def test_a_long_named_line_keeps_the_field_that_is_asked_for(seed: int) -> None:
         cut = compress_structured("\n".join(lines), limit, COUNTER, "What is the balance of Zwolinski?")
         assert "customer=Zwolinski" in cut, limit
         assert "balance=578.29" in cut, limit
+
+
+FACT = "The gearbox of tug 12 was replaced in 1962."
+ASKED = "When was the gearbox of tug 12 replaced?"
+NOISE = "engine motor valve river boat crew harbour rope sail anchor deck captain storm cargo port".split()
+MARKER = re.compile(r"\[\.\.\. [\d,]+ (?:line|part)s? \.\.\.\]")
+
+
+@st.composite
+def noise(draw: st.DrawFn, stops: tuple[str, ...] = (". ", ".\n")) -> tuple[str, str]:
+    """Returns what is before and behind the fact: sentences or lines of equal length."""
+    random, words, stop = (
+        draw(st.randoms(use_true_random=False)),
+        draw(st.integers(8, 80)),
+        draw(st.sampled_from(stops)),
+    )
+    parts = [" ".join(random.choices(NOISE, k=words)).capitalize() for _ in range(160 // words + 4)]
+    place = draw(st.integers(1, len(parts) - 1))
+    return stop.join([*parts[:place], ""]), stop.join(["", *parts[place:], ""]).removeprefix(".")
+
+
+@draws(cases=3)
+@given(noise())
+def test_the_named_sentence_stays_at_every_limit_that_holds_it(around: tuple[str, str]) -> None:
+    """With room for it and a short mark on both sides it is there, whole, however long the others are."""
+    text, least = FACT.join(around), COUNTER.count(FACT) + 6
+    for limit in range(least, COUNTER.count(text) + 1):
+        assert FACT in compress_structured(text, limit, COUNTER, ASKED), limit
+
+
+@draws(cases=3)
+@given(noise((", ", " ", " 3. ")))
+def test_a_part_that_does_not_fit_is_cut_around_the_named_words(around: tuple[str, str]) -> None:
+    """Where no sentence ends near the fact, what is around it stays, not the start and the end of its part."""
+    text = f" {FACT[:-1]} ".join(around)
+    for limit in range(40, COUNTER.count(text), 7):
+        cut = compress_structured(text, limit, COUNTER, ASKED)
+        assert FACT[4:-1] in cut, (limit, cut)
+
+
+@draws(cases=3)
+@given(noise(), st.booleans())
+def test_something_stays_beside_a_marker(around: tuple[str, str], named: bool) -> None:
+    """A shortened result is words of the result, or nothing: never the counts of gaps alone."""
+    text = FACT.join(around)
+    for limit in range(1, 60):
+        cut = compress_structured(text, limit, COUNTER, ASKED if named else "Who won?")
+        assert not cut or re.search(r"\w", MARKER.sub("", cut)) or limit < 8, (limit, cut)
