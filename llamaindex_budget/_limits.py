@@ -109,6 +109,11 @@ class Limits:
     inner: Limits | None  # of an LLM that was bounded before; the smaller limit wins
     last: _LastLimit = field(default_factory=_LastLimit, compare=False)
 
+    @property
+    def given(self) -> TokenBudget | None:
+        """The last budget that was given; None where there was none."""
+        return self.budget if self.budget is not None or self.inner is None else self.inner.given
+
     def __deepcopy__(self, memo: Any) -> Limits:
         return self
 

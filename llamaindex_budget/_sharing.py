@@ -18,6 +18,11 @@ from ._counters import answer_of, known_window, window_of
 from ._options import check_values
 from .models import as_summarizer
 
+_RULES = (
+    *("ratios", "ranks", "surplus", "preset", "min_exchanges", "last_turns", "message_cap"),
+    "shorten_question",
+)
+"""Fields of a budget that say how a prompt is fitted."""
 active: ContextVar[BudgetSession | None] = ContextVar("rankbudget_session", default=None)
 """The session that all parts share in this context."""
 
@@ -54,6 +59,8 @@ def adopt(session: BudgetSession) -> BudgetSession:
 def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     """Returns the budget of a LlamaIndex model: its window, and its answer as reserve.
 
+    A `budget_model` gives its limit for the window, and all else from its own budget.
+
     Args:
         llm: the model; its metadata state window and answer.
         fields: other fields of the budget.
@@ -68,8 +75,21 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
     if limit is not None and getattr(llm, "request_counter").band:  # noqa: B009 - the same
         own["safety"] = 0  # the limit leaves it free
-    made = TokenBudget.from_dict({**own, **fields})
+    made = TokenBudget.from_dict({**_rules_of(llm, window - reserve), **own, **fields})
     return within_window(made, known_window(llm), type(llm).__name__) if limit is None else made
+
+
+def _rules_of(llm: BaseLLM, room: int) -> dict[str, Any]:
+    """Returns the fields of a bounded LLM's budget that are no part of its limit of `room` tokens.
+
+    Its `model` is left out, because the LLM says what counts. Sizes that its limit cannot hold are left out.
+    """
+    given: TokenBudget | None = getattr(llm, "request_budget", None)
+    if given is None:
+        return {}
+    found = {name: getattr(given, name) for name in _RULES}
+    sizes = {name: size for name, size in given.sizes.items() if name not in {"system", "query"}}
+    return {**found, "sizes": sizes} if sum(sizes.values()) < room else found
 
 
 def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -> TokenBudget | None:

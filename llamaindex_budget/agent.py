@@ -17,6 +17,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import adrive, plan_steps, typed_errors, whole_request_budget
 
+from ._clear_calls import with_clear_calls
 from ._codec import CODEC
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
@@ -69,11 +70,15 @@ class BudgetFunctionAgent(FunctionAgent):
     async def fit(self, messages: Sequence[ChatMessage], tools: Sequence[Any] = ()) -> list[ChatMessage]:
         """Returns what of `messages` fits beside the schemas of `tools`; what is whole are the same objects.
 
+        For a `budget_model` calls are copied where it sends them in another form, which is the one to count.
+
         Raises:
             BudgetExceededError: system prompt, tools and the current question alone exceed the window.
         """
         run = _run.get()
         session = run or self._session()
+        if hasattr(self.llm, "request_limit"):
+            messages = with_clear_calls(self.llm, messages)
         request = session.request(
             messages,
             tools=[tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None,

@@ -113,6 +113,11 @@ class _BudgetLLM:
         return _door(self).limit({})
 
     @property
+    def request_budget(self) -> TokenBudget | None:
+        """The budget that the LLM was given, None where it was given a bare limit."""
+        return _door(self).limits.given
+
+    @property
     def request_counter(self) -> TokenCounter:
         """What counts a request."""
         return _door(self).counter

@@ -11,12 +11,14 @@ from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
+from llama_index.core.memory import Memory
 from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context
 
-from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent
+from llamaindex_budget import BudgetChatMemoryBuffer, BudgetFunctionAgent, BudgetMemory, budget_model
 from llamaindex_budget._codec import CODEC
 from llamaindex_budget._events import BudgetEvent
-from rankbudget import BudgetExceededError, TokenBudget, counter_for
+from rankbudget import BudgetExceededError, BudgetReport, TokenBudget, counter_for
 from rankbudget.testing import check_laws
 from tests.llamaindex.models import PlayLLM, calls, exchanges, say, tokens, words
 
@@ -222,3 +224,66 @@ async def test_structured_output_without_a_memory_sends_the_question() -> None:
     assert answer.structured_response == {"facts": ["tea"]}
     assert max(llm.sizes()) <= 1000 - REPLY
     assert any("What is in the archive?" in str(m.content) for m in llm.requests[-1][0])
+
+
+def _orders(customer: str) -> str:
+    """Returns all orders of a customer."""
+    return "\n".join(
+        f"Order {customer[0]}{1000 + i}: {i * 7 % 90} euro, sent in week {i % 52}." for i in range(120)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Skipping serialization")  # of the host's own memory
+@pytest.mark.parametrize(
+    ("kind", "own", "one_context"),
+    [
+        (BudgetFunctionAgent, Memory, True),
+        (BudgetFunctionAgent, Memory, False),
+        (FunctionAgent, BudgetMemory, True),
+        (FunctionAgent, BudgetChatMemoryBuffer, True),
+    ],
+)
+async def test_a_row_of_an_earlier_run_comes_with_the_question_that_names_it(
+    kind: Any, own: Any, *, one_context: bool
+) -> None:
+    """As it does with `budget_model` alone: an agent that cannot see the row answers that there is none."""
+    steps: list[Any] = []
+    for number, customer in enumerate(("Olga", "Bert")):
+        block = ToolCallBlock(
+            tool_call_id=f"c{number}", tool_name="orders", tool_kwargs={"customer": customer}
+        )
+        steps += [ChatMessage(role="assistant", blocks=[block]), say("assistant", "I have it.")]
+    play = _llm(steps, window=3000, reply=1)
+    llm = budget_model(play, max_tokens=3000)
+    memory = own.from_defaults(token_limit=10**6) if own is Memory else own.from_defaults(llm=llm)
+    agent = kind(
+        tools=[FunctionTool.from_defaults(_orders, name="orders")], llm=llm, system_prompt="Be brief."
+    )
+    context = Context(agent)
+    for question in ("Load the orders of Olga", "Load the orders of Bert", "When was order O1061 sent?"):
+        await agent.run(question, memory=memory, ctx=context if one_context else None)
+    sent = "\n".join(str(message.content) for message in play.requests[-1][0])
+    assert _orders("Olga").splitlines()[61] in sent
+    assert "Order B1000" in sent
+
+
+async def test_reports_of_one_request_count_what_is_sent() -> None:
+    """Some clients name the calls of a step alike; `budget_model` gives them ids of their own, which are counted."""
+    reports: list[BudgetReport] = []
+    play = _llm([calls("search", "search", q=f"item {turn}") for turn in range(3)], window=3000)
+    llm = budget_model(play, on_report=reports.append)
+    await BudgetFunctionAgent(tools=[_tool(900)], llm=llm, system_prompt="Find it.").run("question")
+    assert len(reports) > len(play.requests) == 4
+    assert {report.total_tokens for report in reports} == set(play.sizes())
+
+
+async def test_a_budget_of_the_llm_shortens_a_long_question() -> None:
+    """Of a `budget_model` the agent takes all of its budget, as a memory does that is given the LLM."""
+    budget = TokenBudget(context_window=1500, reserve=200, shorten_question=True)
+    play = _llm([], window=1500)
+    llm = budget_model(play, budget)
+    agent = BudgetFunctionAgent(tools=[], llm=llm, system_prompt="Be brief.")
+    question = "A note about things. " * 2000 + "When was K17 replaced?"
+    for memory in (None, BudgetMemory.from_defaults(llm=llm), BudgetChatMemoryBuffer.from_defaults(llm=llm)):
+        assert str(await agent.run(question, memory=memory)) == "done"
+        assert "When was K17 replaced?" in str(play.requests[-1][0][-1].content)

@@ -307,3 +307,45 @@ async def test_an_error_names_the_answer_that_leaves_no_room(chat: bool, name: s
     with pytest.raises(BudgetExceededError) as short:
         llm.chat([ChatMessage("hi " * 2000)], **{name: 50})
     assert name not in str(short.value)
+
+
+@hypothesis.given(
+    fields=st.fixed_dictionaries(
+        {},
+        optional={
+            "ratios": st.sampled_from([{}, {"history": 0.6}, {"knowledge": 0.5, "history": 0.4}]),
+            "ranks": st.sampled_from([{}, {"history": 7, "knowledge": 3}]),
+            "surplus": st.sampled_from(["waterfall", "borrow", "keep"]),
+            "preset": st.sampled_from([None, "rag"]),
+            "min_exchanges": st.integers(0, 5),
+            "last_turns": st.sampled_from([None, 2]),
+            "message_cap": st.sampled_from([None, 300]),
+            "shorten_question": st.booleans(),
+        },
+    ),
+    limits=st.fixed_dictionaries(
+        {"context_window": st.sampled_from([600, 8192]), "reserve": st.sampled_from([0.3, 100])},
+        optional={
+            "safety": st.sampled_from([0.05, 20]),
+            "keep_band": st.booleans(),
+            "model": st.sampled_from([None, "gpt-4o"]),
+            "max_output": st.sampled_from([None, 100]),
+            "max_system_ratio": st.sampled_from([None, 0.2]),
+            "sizes": st.sampled_from([{"examples": 100}, {"system": 200, "memory": 100}, {"tools": 300}]),
+        },
+    ),
+    most=st.sampled_from([None, 80, 400]),
+)
+def test_the_budget_of_a_bounded_llm_keeps_its_rules(
+    fields: dict[str, Any], limits: dict[str, Any], most: int | None
+) -> None:
+    """Its limit is the LLM's, and how a prompt is fitted is what was given, also where it is bounded twice."""
+    try:
+        budget = TokenBudget(**limits, **fields)
+        llm = budget_model(MockLLM(is_chat_model=True), budget, max_tokens=most)
+    except BudgetConfigError:
+        hypothesis.assume(False)
+    for one in (llm, budget_model(llm, max_tokens=50)):
+        found = budget_for(one)
+        assert found.limit() == one.request_limit
+        assert {name: getattr(found, name) for name in fields} == {n: getattr(budget, n) for n in fields}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..messages.texts import said_beside_results
-from .timeline import Timeline
+from .timeline import NO_EDITS, Timeline
 from .units import Unit
 
 LEAST_TOKENS = 200
@@ -74,17 +74,23 @@ def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, sizes: Mappin
     return int((room - rest) * texts / (whole - rest))  # inside JSON, line breaks and quotes cost more
 
 
-def shortened(timeline: Timeline, caps: Mapping[int, int]) -> dict[int, Any]:
-    """Returns copies of the messages at the positions of `caps` with at most so many tokens of text."""
+def shortened(
+    timeline: Timeline, caps: Mapping[int, int], asked_at: Mapping[int, tuple[int, ...]] = NO_EDITS
+) -> dict[int, Any]:
+    """Returns copies of the messages at the positions of `caps` with at most so many tokens of text.
+
+    A text is shortened for the questions that are `asked_at` other positions, by its own position; where
+    that says nothing, for the current one.
+    """
     from ..compression.structured import remembered_cut  # loaded only where a text is shortened
 
-    made, counter = {}, timeline.thread.counter
+    made, counter, now = {}, timeline.thread.counter, asked_now(timeline)
     for position, tokens in caps.items():
         texts = timeline.texts(position)
         text = "\n".join(texts)
         if counter.count(text) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
-        asked = _asked_about(timeline, position, text)
+        asked = _asked_about(timeline, position, text, asked_at.get(position, now))
         cut = partial(remembered_cut, counter=counter, question=asked)
         sizes = counter.count_many(texts)
         said = said_beside_results(timeline.codec.to_dict(timeline.messages[position]).get("content"))
@@ -119,21 +125,35 @@ def _levels(
     return levels
 
 
-def _asked_about(timeline: Timeline, position: int, text: str) -> str | None:
+def asked_now(timeline: Timeline) -> tuple[int, ...]:
+    """Returns where the current question is or will be stored; nothing where it does not count."""
+    thread, asked = timeline.thread, timeline.asked
+    if not thread.for_question:
+        return ()
+    if thread.question and (asked is None or timeline.text(asked) != thread.question):
+        return (len(timeline.messages),)
+    return () if asked is None else (asked,)
+
+
+def text_asked(timeline: Timeline, position: int) -> str:
+    """Returns a question by its position, "" where none is there."""
+    size = len(timeline.messages)
+    if position >= size:
+        return timeline.thread.question if position == size else ""
+    return timeline.text(position) if timeline.role(position) == "user" else ""
+
+
+def _asked_about(timeline: Timeline, position: int, text: str, also: Sequence[int]) -> str | None:
     """Returns what is asked about a text; None where nothing is.
 
     Of a result or an answer that is the question of its turn; of a question its first and last sentence, the
-    last that ends in a question mark, and the next question. So later turns cut alike; where nothing keeps
-    the start of the conversation in place, the current question counts as well, wherever the host keeps it.
+    last that ends in a question mark, and the next question. The questions at the positions `also` count as
+    well: the current one, or in a session the one that was current when the text was shortened.
     """
-    is_question, thread = timeline.role(position) == "user", timeline.thread
+    is_question = timeline.role(position) == "user"
     asked = {timeline.question_after(position) if is_question else timeline.question_before(position)}
-    apart = ""
-    if thread.cut == "fill" and not thread.remembers:
-        apart = thread.question
-        asked.update(() if apart or timeline.asked is None else [timeline.asked])
-    found = [timeline.text(i) for i in sorted(asked.difference((-1, position)))]
-    found += [apart] if apart else []
+    found = [text_asked(timeline, i) for i in sorted(asked.union(also).difference((-1, position)))]
+    found = list(filter(None, found))
     if is_question:
         from ..relevance.asking import own_questions  # loaded only where a long question is shortened
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from .capping import LEAST_TOKENS, shortened
+from .capping import LEAST_TOKENS, asked_now, shortened
+from .named import or_anew, with_named
 from .older import with_shortened
 from .selection import Selection, fill, left_by_running, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
@@ -75,28 +77,41 @@ def _trailing_zeros(number: int) -> int:
 def resume(timeline: Timeline, room: int, minimum: int, known: ThreadState) -> Selection | None:
     """Keeps from a remembered cut on while that fits, else moves the cut until half of the room is free.
 
-    It is dropped when all of the conversation fits again, as written. Where only a summary is known, as of a
-    stored conversation, that implies the cut, and half of the room is filled at least. None when not even the
-    last exchanges fit.
+    For what a new question names it changes, too: see `named.py`. It is dropped when all of the conversation
+    fits again, as written. Where only a summary is known, as of a stored conversation, that implies the cut,
+    and half of the room is filled at least. None when not even the last exchanges fit.
     """
     known = replace(known, run=None) if timeline.first_turn else known
     known = _with_cut(timeline, known)
     cut, caps = known.cut, _caps_of(timeline, known)
-    edits = shortened(timeline, caps) if caps else {}
+    asked = dict(zip([position for position, _ in known.caps], known.asked, strict=True))
+    edits = shortened(timeline, caps, asked) if caps else {}
     if (cut is not None or edits) and timeline.costs_at_most(room + timeline.pinned_tokens):
         whole = fill(timeline, room, 0)
         if whole is not None:
             return whole
     kept = _from_cut(timeline, known, room, edits)
-    if kept is not None:
-        kept.caps = caps
+    return _for_question(
+        timeline, room, minimum, known, None if kept is None else replace(kept, caps=caps, asked=asked)
+    )
+
+
+def _for_question(
+    timeline: Timeline, room: int, minimum: int, known: ThreadState, kept: Selection | None
+) -> Selection | None:
+    """Returns what stays of what a remembered cut `kept`, or of a new one, with what a new question names."""
+    cut = known.cut
     twice = cut is not None and room >= 2 * cut.room and _beside_question(timeline, room) >= 2 * cut.room
-    if kept is not None and not twice:
-        return kept
-    moved = _moved(timeline, room, minimum)
-    if kept is not None:
-        return moved if moved is not None and moved.tokens > kept.tokens else kept
-    return moved
+    same = asked_now(timeline) == (known.stop,) and known.has_question_of(timeline.prints)
+    if kept is not None and not same:
+        kept = with_named(timeline, room, kept)
+    found = kept
+    if kept is None or twice:
+        moved = _moved(timeline, room, minimum)
+        found = moved if kept is None or (moved is not None and moved.tokens > kept.tokens) else kept
+    if found is None or (found is kept and same):
+        return found
+    return or_anew(timeline, room, found, partial(_filled, timeline, minimum=minimum))
 
 
 def _with_cut(timeline: Timeline, known: ThreadState) -> ThreadState:
@@ -220,6 +235,7 @@ def remembered(
     tail = min([unit.start for unit in selection.units if unit.start > stop], default=size)
     pinned = tuple([p for p in timeline.pinned if p < stop])
     counted, whole = _counts(timeline, tail)
+    now = asked_now(timeline)  # what was shortened just now was shortened for this
     return ThreadState(
         size=size,
         stop=stop,
@@ -233,6 +249,7 @@ def remembered(
         run=None if selection.edits or timeline.first_turn else _closed(timeline, selection, broken, stop),
         whole=whole,
         caps=tuple(selection.caps.items()),
+        asked=tuple([selection.asked.get(position, now) for position in selection.caps]),
         refused_at=size if failed else known.refused_at if known is not None else -1,
         summary=summary,
         line=object() if known is None else known.line,

@@ -40,6 +40,9 @@ class Selection:
     caps: Mapping[int, int] = field(
         default_factory=lambda: NO_EDITS
     )  # most tokens of each shortened text, by position
+    asked: Mapping[int, tuple[int, ...]] = field(
+        default_factory=lambda: NO_EDITS
+    )  # questions of remembered caps; other texts are shortened for the current one
     room: int = 0  # tokens that there were to choose for
     older: bool = False  # steps or exchanges were left out that may stay with shortened texts
 

@@ -126,6 +126,7 @@ class ThreadState:
     question_hash: int = 0  # of the newest question, which those tokens hold for
     whole: int = 0  # tokens of all turns before `stop` at the least
     caps: tuple[tuple[int, int], ...] = ()  # positions of shortened texts, with the most tokens of each
+    asked: tuple[tuple[int, ...], ...] = ()  # where the questions are that each of these was shortened for
     summary: Summary = Summary()  # the running one
     refused_at: int = -1  # size for which the summarizer failed; it is asked again when that changes
     line: object = field(default_factory=object)  # the same for all states of one conversation
@@ -146,7 +147,7 @@ class ThreadState:
                 stop + 1 >= self.size or not prints.asks(stop + 1, self.size)
             )  # its newest turn is one still
             and self.kept_hash == prints.hash_of_kept(self.pinned, self.start, stop, self.tail, self.size)
-            and (not self._is_question_alone() or self._has_question_of(prints))
+            and (not self._is_question_alone() or self.has_question_of(prints))
         )
         if held and kept:
             return self
@@ -158,7 +159,7 @@ class ThreadState:
         """Returns the counted tokens of the newest turn's units, by their start and stop."""
         flat = self.counted
         found = {(flat[i], flat[i + 1]): flat[i + 2] for i in range(0, len(flat), 3)}
-        if found and not self._has_question_of(prints):
+        if found and not self.has_question_of(prints):
             found.pop((self.stop, self.stop + 1), None)
         return found
 
@@ -166,7 +167,8 @@ class ThreadState:
         pinned = sum([position >= self.start for position in self.pinned])
         return self.tail == self.size and self.stop - self.start == pinned
 
-    def _has_question_of(self, prints: Prints) -> bool:
+    def has_question_of(self, prints: Prints) -> bool:
+        """Returns whether the newest question is still where it was, with the same text."""
         return self.stop < len(prints.messages) and hash(prints.one(self.stop)) == self.question_hash
 
 

@@ -46,6 +46,7 @@ class Thread:
     summarizer: Summarizer | None
     summary_timeout: float | None
     strict: bool
+    for_question: bool  # shortened texts keep what the current question names, too
     query: str | None
     question: str  # the text of the current question where the host gave it apart, or ""
     asked_elsewhere: bool  # the current question is not among the messages, so that all of them may go

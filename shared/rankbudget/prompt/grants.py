@@ -80,6 +80,7 @@ def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers
         summarizer=request.summarizer,
         summary_timeout=request.summary_timeout,
         strict=request.strict,
+        for_question=remembers or request.cut != "stable",
         query=request.query,
         question=request.question_text,
         asked_elsewhere=request.asked_elsewhere or request.question is not None,
