@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, PrivateAttr
@@ -17,14 +18,18 @@ from rankbudget.adapters import (
     Limits,
     ListMeasure,
     Measure,
+    Plan,
+    PromptRequest,
+    Steps,
     Summarizer,
     holds,
     limits_of,
+    plan_steps,
     sent_beside,
 )
 
-from ._codec import CODEC
-from ._convert import as_tools
+from ._codec import CODEC, NeedsConversionError
+from ._convert import as_messages, as_tools
 from ._counters import host_counter
 from ._options import Settings, check_values
 from .models import as_summarizer, bound, facts_of, unwrapped
@@ -168,3 +173,17 @@ def _schema(tool: Any) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 - integrations bind objects of any kind, and all are counted
         text = {"text": str(tool)}
         return {"type": "function", "function": {"name": type(tool).__name__, "parameters": text}}
+
+
+def planned(
+    request: PromptRequest, session: BudgetSession | None, *, results_next: bool | None = None
+) -> Steps[Plan]:
+    """Makes the plan, of what is read where `results_next` is said; tuples and dicts are converted first."""
+    plan: Callable[[PromptRequest], Steps[Plan]]
+    plan = plan_steps if session is None else session.plan_steps
+    if session is not None and results_next is not None:
+        plan = partial(session.read_steps, results_next=results_next)
+    try:
+        return (yield from plan(request))
+    except NeedsConversionError:
+        return (yield from plan(replace(request, history=as_messages(request.history or ()))))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from langchain_core.prompts import BasePromptTemplate, MessagesPlaceholder
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import override
 
-from rankbudget import Block, BudgetSession, FitResult, MessageError, Segment
+from rankbudget import Block, FitResult, MessageError, Segment
 from rankbudget.adapters import (
     PINNED_ROLES,
     SUMMARY_TIMEOUT,
@@ -27,16 +27,15 @@ from rankbudget.adapters import (
     PromptRequest,
     Shown,
     Steps,
-    plan_steps,
     refuse_empty_question,
     refuse_results,
 )
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, misspelt
 
-from ._codec import CODEC, NeedsConversionError
+from ._codec import CODEC
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
-from ._limits import LimitSettings
+from ._limits import LimitSettings, planned
 from ._placeholders import in_whole_turns, late_systems, most_shown, never_cut, refuse_cut_turn
 
 _OPTIONS = {
@@ -264,18 +263,6 @@ class SlotSettings(LimitSettings):
         lost = any(callable(value) and not hasattr(value, "to_json") for value in held)
         whole: Any = super()
         return whole.to_json_not_implemented() if lost or self.session is not None else whole.to_json()
-
-
-def planned(
-    request: PromptRequest, session: BudgetSession | None, *, read: bool = False, **reads: bool
-) -> Steps[Plan]:
-    """Makes the plan; a history of tuples, dicts or removals is converted first."""
-    plan: Callable[..., Steps[Plan]] = plan_steps
-    plan = plan if session is None else session.read_steps if read else session.plan_steps
-    try:
-        return (yield from plan(request, **reads))
-    except NeedsConversionError:
-        return (yield from plan(replace(request, history=as_messages(request.history or ())), **reads))
 
 
 def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:

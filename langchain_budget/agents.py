@@ -27,9 +27,8 @@ from rankbudget.errors import named_fields, shown
 from ._codec import CODEC
 from ._convert import as_messages, as_tools
 from ._counters import host_counter
-from ._limits import HostLimits, bound_tools, limits_for, with_texts
+from ._limits import HostLimits, bound_tools, limits_for, planned, with_texts
 from ._options import LimitOptions, SharedCopy, check_values, checked
-from ._slots import planned
 
 _TIGHTER = 0.75
 _REMOVE_ALL = "__remove_all__"

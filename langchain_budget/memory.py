@@ -33,8 +33,8 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
-from ._limits import LimitSettings
-from ._slots import KeptItems, names_in, not_shown, placeholders_in, planned, render_prompt, system_of
+from ._limits import LimitSettings, planned
+from ._slots import KeptItems, names_in, not_shown, placeholders_in, render_prompt, system_of
 from ._supported import require
 from .message_history import Store
 
@@ -231,7 +231,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         request = session.request(
             list(stored), question=question or None, sources=frozenset(sources), **fields
         )
-        plan = yield from planned(request, session, read=True, results_next=False)
+        plan = yield from planned(request, session, results_next=False)
         return replace(plan, report=plan.report.noting(not_shown(self.documents_key))) if hidden else plan
 
     def _variables(self, history: Sequence[BaseMessage], kept: Mapping[str, Fit]) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from rankbudget.adapters import Call, SessionPool, Steps, awaiting, blocking
 
 from ._codec import CODEC
 from ._convert import as_messages
-from ._limits import limits_for
+from ._limits import limits_for, planned
 from ._options import LimitOptions, SharedCopy, check_values, checked
-from ._slots import planned
 
 
 class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
@@ -141,7 +140,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         ceiling, extra = self._limits.ceiling, self.extra_tokens
         request = self._session.request(stored, ceiling=ceiling, extra_tokens=extra, covers="history")
         request = replace(request, asked_elsewhere=self._asked_elsewhere)
-        plan = yield from planned(request, self._session, read=True, results_next=self.results_next)
+        plan = yield from planned(request, self._session, results_next=self.results_next)
         return FitResult(messages=plan.history, report=plan.report)
 
     afit = awaiting(fit)

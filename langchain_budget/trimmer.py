@@ -16,7 +16,8 @@ from rankbudget.adapters import PromptRequest, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages
-from ._slots import SlotSettings, Trimmed, names_in, planned, render_prompt, reported
+from ._limits import planned
+from ._slots import SlotSettings, Trimmed, names_in, render_prompt, reported
 
 
 class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):

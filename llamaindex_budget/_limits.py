@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.llm import LLM
-from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
+from llama_index.core.prompts import BasePromptTemplate
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget, TokenCounter
 from rankbudget.adapters import (
@@ -331,14 +331,12 @@ class Door:
     ) -> dict[str, Any]:
         """Returns a template's variables; the long ones, but never the question, are shortened to fit.
 
-        They are rated by the variable that LlamaIndex's templates call the question, else by all else that
-        the last message says. One with less than its equal share of the room stays whole; the texts of all
-        others compete. Older messages of the template, which the request gives up later, take at most half
-        of the room. A variable without which the template cannot be rendered stays whole, and so do all
-        where nothing of them fits and no variable is the question.
+        They are rated by the variable that LlamaIndex's templates call the question, else by what the last
+        message says. One with less than its equal share of the room stays whole; the others compete. Older
+        messages of the template, which the request gives up later, take at most half of the room. A variable
+        that the template needs whole stays so, as do all where nothing fits and none is the question.
         """
-        chosen = prompt.select(llm=self.llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
-        template = Filled(chosen, self.llm, {**chosen.kwargs, **given})
+        template = Filled(prompt, self.llm, given)
         held = {n: Texts(v) for n, v in template.values.items() if n not in QUESTIONS and is_texts(v)}
         return {**given, **self._shortened(held, template, arguments)}
 
@@ -362,8 +360,7 @@ class Door:
         if full <= limit:
             return {}
         bare = {name: one.value({}) for name, one in held.items()}
-        sizes = {name: full - tokens_with({name: bare[name]}) for name in held}
-        least = tokens_with(bare)
+        sizes, least = {n: full - tokens_with({n: bare[n]}) for n in held}, tokens_with(bare)
         if self.llm.metadata.is_chat_model:
             limit = least + room_for_texts(limit - least, template.messages(bare), self.counter)
         level = fair_level(list(sizes.values()), limit - least)
@@ -372,8 +369,7 @@ class Door:
             return {}
         emptied = {name: bare[name] for name in long}
         asked = next((str(template.values[name]) for name in QUESTIONS if template.values.get(name)), "")
-        # A template with its own names asks in its text.
-        query = asked or str(template.messages(emptied)[-1].content)
+        query = asked or str(template.messages(emptied)[-1].content)  # with its own names it asks in its text
         made, report = fitted(long, tokens_with, limit, query, self.counter)
         if made == emptied and not asked:
             return {}  # nothing to ask about is left: the error of the whole request says what takes the room

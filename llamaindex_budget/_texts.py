@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.llms.llm import LLM
-from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 
 from rankbudget import BudgetReport, Segment, TokenCounter, fit_documents
 from rankbudget.adapters import JOINT, CodecMeasure
@@ -72,8 +72,9 @@ class Filled:
     Its functions and filters may need a value as it was: JSON, a path, the address of a picture.
     """
 
-    def __init__(self, prompt: BasePromptTemplate, llm: LLM, values: Mapping[str, Any]) -> None:
-        self._prompt, self._llm, self.values = prompt, llm, values
+    def __init__(self, prompt: BasePromptTemplate, llm: LLM, given: Mapping[str, Any]) -> None:
+        chosen = prompt.select(llm=llm) if isinstance(prompt, SelectorPromptTemplate) else prompt
+        self._prompt, self._llm, self.values = chosen, llm, {**chosen.kwargs, **given}
         self._media: list[Any] | None = None
 
     def messages(self, made: Mapping[str, Any]) -> list[ChatMessage]:

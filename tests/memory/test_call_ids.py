@@ -17,6 +17,7 @@ from langchain_openai import ChatOpenAI
 from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
 from llama_index.llms.ollama import Ollama
 from llama_index.llms.openai_like import OpenAILike
+from openai import OpenAI
 
 import langchain_budget
 import llamaindex_budget
@@ -303,3 +304,32 @@ def test_a_client_gets_arguments_in_its_own_form(
         body = sent(server, client, thread, bounded=True)
         assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == expected
     assert call.tool_kwargs == text
+
+
+def test_plain_dicts_have_no_thinking_of_another_host(server: StrictModelServer) -> None:
+    """OpenAI's chat API takes a conversation with Claude's thinking and calls that LangChain stored."""
+    call = {"name": "look", "args": {"at": "sea"}, "id": "c1", "type": "tool_call"}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    database = HistoryStore(":memory:")
+    database.thread("t", scope=Scope(user="ann"), form=LANGCHAIN_FORM).append(
+        [
+            HumanMessage("Look."),
+            AIMessage([thought], tool_calls=[call]),
+            ToolMessage([picture, {"type": "text", "text": "Blue."}], tool_call_id="c1"),
+            AIMessage([thought, {"type": "text", "text": "It is blue."}]),
+            HumanMessage("Thanks."),
+        ]
+    )
+    seen = database.thread("t", scope=Scope(user="ann")).messages()
+    server.forget()
+    OpenAI(base_url=server.base_url, api_key="none", max_retries=0).chat.completions.create(
+        model="openai", messages=seen
+    )
+    [request] = server.requests
+    assert not request.problems
+    said = json.dumps(request.body)
+    assert "Hm." not in said
+    assert "It is blue." in said
+    assert "image/png, not sent" in said
+    database.close()

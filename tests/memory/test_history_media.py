@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
@@ -325,33 +325,6 @@ def test_the_writer_gets_its_media_back(name: str) -> None:
         seen = database.thread("t", scope=ANN, form=other)
         seen.replace(seen.messages())
         assert thread.messages() == written
-    database.close()
-
-
-def test_plain_dicts_have_no_thinking_of_another_host(server: StrictModelServer) -> None:
-    """OpenAI's chat API takes a conversation with Claude's thinking and calls that LangChain stored."""
-    call = {"name": "look", "args": {"at": "sea"}, "id": "c1", "type": "tool_call"}
-    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
-    database = HistoryStore(":memory:")
-    database.thread("t", scope=ANN, form=LANGCHAIN).append(
-        [
-            HumanMessage("Look."),
-            AIMessage([thought], tool_calls=[call]),
-            ToolMessage([picture, {"type": "text", "text": "Blue."}], tool_call_id="c1"),
-            AIMessage([thought, {"type": "text", "text": "It is blue."}]),
-            HumanMessage("Thanks."),
-        ]
-    )
-    seen = database.thread("t", scope=ANN).messages()
-    server.forget()
-    CLIENTS["dicts"](server).chat.completions.create(model="openai", messages=seen)
-    [request] = server.requests
-    assert not request.problems
-    said = json.dumps(request.body)
-    assert "Hm." not in said
-    assert "It is blue." in said
-    assert "image/png, not sent" in said
     database.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import __version__
 from ..counting.blocks import block_text, blocks_of, function_of, kind_of
-from ..counting.media_forms import PDF, media_of
+from ..counting.media_forms import PDF, Media, media_of
 from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
 from ..errors import BudgetConfigError
@@ -47,21 +47,25 @@ def _openai_part(part: Any, *, asked: bool) -> dict[str, Any] | None:
             return None
         return dict(part) if kind == "refusal" else {"type": "text", "text": said}
     said = media.written_text()
-    if said is None and asked and media.kind == "image" and media.address():
-        return {"type": "image_url", "image_url": {"url": media.address(), "detail": media.detail or "auto"}}
-    if said is None and asked and media.kind == "audio" and media.data:
-        form = media.mime.partition("/")[2]
-        return {"type": "input_audio", "input_audio": {"data": media.data, "format": form}}
-    if (
-        said is None
-        and asked
-        and media.kind == "file"
-        and (media.file_id or (media.mime == PDF and media.data))
-    ):
-        held = {"file_data": media.address(), "filename": media.name or "document.pdf"}
-        return {"type": "file", "file": held if media.data else {"file_id": media.file_id}}
+    if said is None and asked and (sent := _openai_media(media)):
+        return sent
     note = f"{media.mime or 'unknown type'}, not sent" if media.data else ""
     return {"type": "text", "text": media.told(note) if said is None else said}
+
+
+def _openai_media(media: Media) -> dict[str, Any] | None:
+    """Returns media as a part of a request, None where OpenAI's chat API takes none of this kind."""
+    if media.kind == "image" and media.address():
+        return {"type": "image_url", "image_url": {"url": media.address(), "detail": media.detail or "auto"}}
+    if media.kind == "audio" and media.data:
+        form = media.mime.partition("/")[2]
+        return {"type": "input_audio", "input_audio": {"data": media.data, "format": form}}
+    if media.kind == "file" and media.mime == PDF and media.data:
+        file = {"file_data": media.address(), "filename": media.name or "document.pdf"}
+        return {"type": "file", "file": file}
+    if media.kind == "file" and media.file_id and not media.data:
+        return {"type": "file", "file": {"file_id": media.file_id}}
+    return None
 
 
 def _for_others(neutral: Mapping[str, Any], role: str) -> Mapping[str, Any]:
