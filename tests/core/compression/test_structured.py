@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -282,15 +283,21 @@ def test_a_paste_keeps_the_row_that_the_next_question_names(
 
 
 def test_a_session_cuts_a_tool_result_by_the_question_of_its_own_turn() -> None:
-    """A later question does not change what an earlier turn's result was cut to, so a prompt cache still holds."""
+    """A later question changes what an earlier turn's result was cut to only where it names a row that is not there.
+
+    So a prompt cache still holds, and what is named is answered.
+    """
     text = FORMS["json"]([(f"ann{i}@corp.com", 70_000 + 3 * i) for i in range(300)])
     session = BudgetSession(660)
     turn = TURNS["a tool result"](text, "What is the phone of ann150@corp.com?")
     first = session.fit(turn).messages
-    said = [{"role": "assistant", "content": "70450"}, {"role": "user", "content": "And ann99@corp.com?"}]
+    said = [{"role": "assistant", "content": "70450"}, {"role": "user", "content": "Is that a phone of ours?"}]
     second = session.fit([*turn, *said]).messages
     assert "ann150@" in first[-1]["content"]
     assert second[2] == first[2]
+    said += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And ann99@corp.com?"}]
+    third = session.fit([*turn, *said]).messages
+    assert {"ann150@", "ann99@"} <= set(re.findall(r"ann\d+@", third[2]["content"]))
 
 
 TROUBLE = {
