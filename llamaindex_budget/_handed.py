@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +14,29 @@ from rankbudget.adapters import PINNED_ROLES, Plan, ReadOnce, digest_of
 
 from ._codec import CODEC
 
-Notes = dict[int, tuple[str, str]]
-"""Role and fingerprint of messages, by a hash of what a store holds of them."""
+
+class Notes:
+    """Role and fingerprint of messages, by a hash of what a store holds of them: 24 bytes each, no content."""
+
+    def __init__(self) -> None:
+        self._keys, self._roles, self._prints = array("q"), list[str](), list[str]()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def only(self, keys: Container[int]) -> dict[int, tuple[str, str]]:
+        """Forgets all others, and returns role and fingerprint by key."""
+        noted = zip(self._keys, zip(self._roles, self._prints, strict=True), strict=True)
+        found = {key: note for key, note in noted if key in keys}
+        self._keys = array("q", found)
+        self._roles, self._prints = [role for role, _ in found.values()], [seal for _, seal in found.values()]
+        return found
+
+    def add(self, key: int, role: str, seal: str) -> None:
+        """Notes a message."""
+        self._keys.append(key)
+        self._roles.append(role)
+        self._prints.append(seal)
 
 
 class Rows(ReadOnce):
@@ -29,14 +51,16 @@ class Rows(ReadOnce):
     def __init__(self, rows: Sequence[Any], keys: Iterable[Hashable], make: Callable[[Any], Any]) -> None:
         super().__init__(rows, make)
         self.keys = list(map(hash, keys))
-        self.notes: Notes = {}  # what is in it is not read again
+        self.notes = Notes()
+        self.noted: dict[int, tuple[str, str]] = {}  # what is in it is not read again
 
     def note(self, at: int) -> tuple[str, str]:
         """Returns role and fingerprint of a message."""
         key = self.keys[at]
-        if key not in self.notes:
-            self.notes[key] = CODEC.role(self[at]), prints_of([self[at]])[0]
-        return self.notes[key]
+        if key not in self.noted:
+            self.noted[key] = CODEC.role(self[at]), prints_of([self[at]])[0]
+            self.notes.add(key, *self.noted[key])
+        return self.noted[key]
 
     def roles(self, start: int, stop: int) -> list[str]:
         """Returns the roles of the messages from position `start` to before `stop`."""

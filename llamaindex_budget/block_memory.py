@@ -52,7 +52,7 @@ class BudgetMemory(SessionMemory, Memory):
     handed_on: list[str] = Field(default_factory=list)
 
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-    _notes: Notes = PrivateAttr(default_factory=dict)  # of the messages that were read last
+    _notes: Notes = PrivateAttr(default_factory=Notes)  # of the messages that were read last
 
     def _own_session(self) -> BudgetSession:
         made = super()._own_session()
@@ -167,10 +167,9 @@ class BudgetMemory(SessionMemory, Memory):
         known = self.handed_on  # taken before reading: what is missing then is no message yet to come
         states = (MessageStatus.ACTIVE, MessageStatus.ARCHIVED)[: 2 if self._takers() else 1]
         read = [await rows_of(self.sql_store, self.session_id, status) for status in states]
-        notes = self._notes
-        self._notes = {key: notes[key] for rows in read for key in rows.keys if key in notes}
+        noted = self._notes.only({key for rows in read for key in rows.keys})
         for rows in read:
-            rows.notes = self._notes
+            rows.notes, rows.noted = self._notes, noted
         stored, *archives = read
         for archived in archives:
             if not self._recalled(known, archived, stored):
