@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_index.core.base.llms.types import (
-    AudioBlock,
-    ChatMessage,
-    DocumentBlock,
-    ImageBlock,
-    MessageRole,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
-)
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ToolCallBlock
 from llama_index.core.llms.llm import LLM
 
 from rankbudget.adapters import with_clear_ids
 
 from ._codec import CODEC, copy_message
+from ._unsent import client_of, is_client_of, sent_blocks
 
-_OPENAI, _OPENAI_CHAT = ("llama_index.llms.openai",), ("llama_index.llms.openai.base",)
+_OPENAI = ("llama_index.llms.openai",)
 _GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
 _OLDER_TOO = (
     "llama_index.llms.openai.responses",
@@ -30,26 +22,26 @@ _OLDER_TOO = (
     *_GOOGLE,
 )
 """Clients that send calls of the older place beside blocks, or instead of them."""
-_MEDIA = (AudioBlock, DocumentBlock, ImageBlock)
-_AS_TEXT = (MessageRole.ASSISTANT, MessageRole.SYSTEM, MessageRole.TOOL)
-"""Whose messages OpenAI's chat client sends as one text, without media."""
 
 
-def with_clear_calls(llm: LLM, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+def with_clear_calls(
+    llm: LLM, messages: Sequence[ChatMessage], arguments: Mapping[str, Any] | None = None
+) -> Sequence[ChatMessage]:
     """Returns messages whose calls have ids of their own, and arguments in the form that the client sends.
 
     Only messages that need it are copies. Google's clients send the id of a result as the name of its
-    function, so there ids stay. OpenAI's take arguments that are a text. What its chat client leaves out is
-    left out here, too, so that it is not counted: thinking, and media in results and answers. Calls that
-    older versions keep beside the blocks are left out where the client would send them, too: they are copies,
-    or calls without an answer.
+    function, so there ids stay. OpenAI's take arguments that are a text. What the client leaves out of a call
+    with these `arguments` is left out here, too, so that it is not counted. Calls that older versions keep
+    beside the blocks are left out where the client would send them, too: they are copies, or calls without an
+    answer.
     """
     if is_client_of(llm, _OLDER_TOO) and any(map(_keeps_older, messages)):
         messages = [_without_older(message) if _keeps_older(message) else message for message in messages]
     if not is_client_of(llm, _GOOGLE):
         messages = with_clear_ids(CODEC, messages)
-    if is_client_of(llm, _OPENAI_CHAT) and any(map(_unsent, messages)):
-        messages = [_without(_unsent(message), message) for message in messages]
+    client = client_of(llm, arguments)
+    if client is not None and any(len(sent_blocks(m, client)) < len(m.blocks) for m in messages):
+        messages = [_as_sent(message, client) for message in messages]
     if is_client_of(llm, _OPENAI) or not any(map(_is_written, messages)):
         return messages
     return [_read(message) if _is_written(message) else message for message in messages]
@@ -67,26 +59,14 @@ def _without_older(message: ChatMessage) -> ChatMessage:
     return made
 
 
-def _unsent(message: ChatMessage) -> list[Any]:
-    """Returns the content blocks that OpenAI's chat client leaves out."""
-    kinds = (ThinkingBlock, *_MEDIA) if message.role in _AS_TEXT else (ThinkingBlock,)
-    return [block for block in message.blocks if isinstance(block, kinds)]
-
-
-def _without(unsent: list[Any], message: ChatMessage) -> ChatMessage:
-    if not unsent:
+def _as_sent(message: ChatMessage, client: str) -> ChatMessage:
+    if len(sent_blocks(message, client)) == len(message.blocks):
         return message
     made = copy_message(message)
-    left = [place for place, block in enumerate(message.blocks) if block not in unsent]
-    made.blocks = [made.blocks[place] for place in left]
-    if message.role == MessageRole.TOOL and not left:
+    made.blocks = list(sent_blocks(made, client))
+    if message.role == MessageRole.TOOL and not made.blocks:
         made.blocks = [TextBlock(text="")]  # as it is sent: the result of a call is always there
     return made
-
-
-def is_client_of(llm: LLM, modules: tuple[str, ...]) -> bool:
-    """Returns whether an LLM is one of these packages, or made of one."""
-    return any(kind.__module__.startswith(modules) for kind in type(llm).__mro__)
 
 
 def _is_written(message: ChatMessage) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -26,6 +27,8 @@ from llama_index.core.base.llms.types import (
 from rankbudget.adapters import ROLES, call_reference, finished, in_turn, spread_text
 from rankbudget.errors import MessageError, shown
 
+from ._unsent import sent_blocks
+
 MARK = "rankbudget"
 """The `additional_kwargs` key under which edited and inserted messages say so."""
 PINNED = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
@@ -35,10 +38,14 @@ _SLOT = re.compile(r"\{(?=(?:context_str|query_str|existing_answer|context_msg)\
 
 
 class ChatCodec:
-    """Reads LlamaIndex's `ChatMessage`; `stored` ones as a memory returns them, without template slots."""
+    """Reads LlamaIndex's `ChatMessage`; `stored` ones as a memory returns them, without template slots.
 
-    def __init__(self, *, stored: bool = False) -> None:
+    Content blocks that a `client` leaves out are not read; a message that is kept keeps them.
+    """
+
+    def __init__(self, *, stored: bool = False, client: str | None = None) -> None:
         self._read: Callable[[str], str] = defused if stored else str
+        self._client = client
 
     def role(self, message: Any) -> str:
         found = getattr(message, "role", None)
@@ -60,12 +67,15 @@ class ChatCodec:
         if not extra and len(blocks) == 1 and type(blocks[0]) is TextBlock:
             text = blocks[0].text
             return {"role": self.role(message), "content": self._read(text) if "{" in text else text}
-        neutral: dict[str, Any] = {"role": self.role(message), "content": _content(blocks, self._read)}
+        neutral: dict[str, Any] = {"role": self.role(message), "content": self._content(message)}
         for key in ("tool_call_id", "name"):
             if isinstance(extra.get(key), str):
                 neutral[key] = extra[key]
         calls = _calls(message)
         return {**neutral, "tool_calls": calls} if calls else neutral
+
+    def _content(self, message: Any) -> Any:
+        return _content(sent_blocks(message, self._client), self._read)
 
     def call_ids(self, message: Any) -> tuple[str, ...]:
         blocks = message.blocks
@@ -293,5 +303,11 @@ def _fingerprint(message: ChatMessage) -> str:
     return "\x1f".join([message.role.value, *parts, repr(message.additional_kwargs)])
 
 
-CODEC = ChatCodec()
-STORED = ChatCodec(stored=True)
+@functools.cache
+def codec_for(client: str | None, *, stored: bool = False) -> ChatCodec:
+    """Returns what reads messages for a client, as `client_of` names it."""
+    return ChatCodec(stored=stored, client=client)
+
+
+CODEC = codec_for(None)
+STORED = codec_for(None, stored=True)

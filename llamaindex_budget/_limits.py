@@ -180,6 +180,9 @@ class Door:
     ) -> Steps[Sequence[ChatMessage]]:
         """Returns what of a request fits in the form the model reads; the same sequence where all does."""
         try:
+            check_messages(messages)
+            refuse_empty(messages)
+            messages = with_clear_calls(self.llm, messages, arguments)
             kept = yield from self._fit_steps(messages, arguments)
         except MessageError as error:
             raise RequestMessageError(str(error)) from error
@@ -196,10 +199,8 @@ class Door:
     def _fit_steps(
         self, messages: Sequence[ChatMessage], arguments: Mapping[str, Any]
     ) -> Steps[Sequence[ChatMessage]]:
-        check_messages(messages)
-        refuse_empty(messages)
         limit = self.limit(arguments)
-        given = self._with_passages(with_clear_calls(self.llm, messages), arguments)
+        given = self._with_passages(messages, arguments)
         messages = self._without_copies(given, arguments)
         whole = self._request(messages, arguments)
         if messages is not given:
@@ -211,8 +212,7 @@ class Door:
             try:
                 plan = yield from plan_steps(request)
             except BudgetExceededError as error:
-                numbered = error.blocks.get("question") and asks_for_numbers(messages[-1])
-                hint = _FEWER if numbered else ""
+                hint = _FEWER if error.blocks.get("question") and asks_for_numbers(messages[-1]) else ""
                 msg, blocks = f"{error}{hint}{self._asked_answer(arguments)}", error.blocks
                 raise RequestExceededError(msg, limit=limit, needed=error.needed, blocks=blocks) from error
             if not self.llm.metadata.is_chat_model:

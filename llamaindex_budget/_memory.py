@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory, BaseMemoryBlock
@@ -28,7 +29,7 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import CODEC, STORED, check_messages, copy_message, pending
+from ._codec import CODEC, check_messages, codec_for, copy_message, pending
 from ._contexts import given_memory, workflow_callers
 from ._counters import counter_of
 from ._database import opened
@@ -37,6 +38,7 @@ from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_for, budget_of, within
+from ._unsent import client_of
 from .blocks import serve
 from .models import as_summarizer
 from .prompt_helper import for_one_call
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
+_OF_LLM = ("one_call", "client", "bounded")
 Turn = tuple[Plan, Sequence[ChatMessage]]
 """The plan of a turn, and the messages of it that a memory returns."""
 _JOINTS = 2
@@ -62,7 +65,7 @@ class SessionMemory(BaseMemory):
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
     _has_budget: bool = PrivateAttr(default=False)
     _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
-    _one_call: int | None = PrivateAttr(default=None)
+    _of_llm: dict[str, Any] = PrivateAttr(default_factory=dict)  # what is known of its LLM
     _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(
         default=(None, {})
     )  # frames, after what decides them
@@ -81,7 +84,7 @@ class SessionMemory(BaseMemory):
 
     @by_name
     def __init__(self, **data: Any) -> None:
-        one_call = data.pop("one_call", None)  # of a copy, whose original had an LLM
+        known = {name: data.pop(name, None) for name in _OF_LLM}  # of a copy, whose original had an LLM
         check_part(type(self), data, beside=OPTIONS)
         if data.get("memory_blocks", ()) is None:
             del data["memory_blocks"]
@@ -102,7 +105,7 @@ class SessionMemory(BaseMemory):
         self._given = {**given, "counter": counter, "summarizer": as_summarizer(given["summarizer"])}
         self._derived = derived
         self._has_budget = limits is not None
-        self._one_call = one_call if llm is None else budget_for(llm).limit()
+        self._of_llm = known if llm is None else _facts_of(llm)
         self._use(session or self._own_session())
 
     @classmethod
@@ -131,7 +134,7 @@ class SessionMemory(BaseMemory):
         return cls(**{**fields, **own})
 
     def _use(self, session: BudgetSession) -> None:
-        self._session = adopt(session)
+        self._session = adopt(session, self._of_llm["client"])
 
     def _own_limits(self) -> TokenBudget | int:
         """Returns the limits of what the memory itself may return, where there is no budget."""
@@ -141,7 +144,7 @@ class SessionMemory(BaseMemory):
         return BudgetSession(
             self.budget or self._own_limits(),
             counter=counter_of(self.tokenizer_fn, self._given["counter"]),
-            codec=STORED,
+            codec=codec_for(self._of_llm["client"], stored=True),
             summarizer=self._given["summarizer"],
         )
 
@@ -154,7 +157,8 @@ class SessionMemory(BaseMemory):
     @property
     def one_call(self) -> int | None:
         """Most tokens of a prompt of its LLM; None without an LLM."""
-        return self._one_call
+        found: int | None = self._of_llm["one_call"]
+        return found
 
     @property
     def given_prompt(self) -> Any:
@@ -300,7 +304,7 @@ class SessionMemory(BaseMemory):
     def _with_settings(self, data: dict[str, Any]) -> dict[str, Any]:
         """Returns the plain data of the memory with its session, counter and tokenizer in it."""
         add_settings(data, self._given["session"], self._given["counter"], self.tokenizer_fn)
-        data["one_call"] = self._one_call
+        data.update(self._of_llm)
         summarizer_or_warning(self._given["summarizer"], pickled=False)
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
@@ -316,7 +320,7 @@ class SessionMemory(BaseMemory):
         # The base deletes what cannot be pickled from the live object; here the state is a copy. A counter
         # that is not picklable raises its own error: another one would count something else.
         summarizer = summarizer_or_warning(self._given["summarizer"], pickled=True)
-        state = {**self._fields(), **self._given, "summarizer": summarizer, "one_call": self._one_call}
+        state = {**self._fields(), **self._given, "summarizer": summarizer, **self._of_llm}
         add_settings(state, None, None, self.tokenizer_fn)
         kept: dict[str, Any] = {}
         if is_lost(state["tokenizer"]):
@@ -337,7 +341,7 @@ class SessionMemory(BaseMemory):
         session = copy.deepcopy(self._session, memo)
         given = {**self._given, "session": session if self._given["session"] is not None else None}
         fields = opened(copy.deepcopy(self._fields(), memo))
-        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn, one_call=self._one_call)
+        twin = type(self)(**fields, **given, tokenizer_fn=self.tokenizer_fn, **self._of_llm)
         twin._use(session)  # noqa: SLF001 - its own kind
         memo[id(self)] = twin
         return twin
@@ -346,6 +350,12 @@ class SessionMemory(BaseMemory):
         derived = {"token_limit"} if self.token_limit == self._derived else set()
         left_out = {"tokenizer_fn", "counter", *derived}
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
+
+
+def _facts_of(llm: BaseLLM) -> dict[str, Any]:
+    """Returns what a memory and its copies know of an LLM: limit, client, and whether it has a last door."""
+    facts = budget_for(llm).limit(), client_of(llm), hasattr(llm, "request_limit")
+    return dict(zip(_OF_LLM, facts, strict=True))
 
 
 def _frames(render: Rendering, parts: Sequence[Part], counter: TokenCounter) -> dict[str, int]:

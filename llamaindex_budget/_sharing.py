@@ -13,7 +13,7 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import plain_budget, within_window
 
-from ._codec import STORED, ChatCodec
+from ._codec import STORED, ChatCodec, codec_for
 from ._counters import answer_of, known_window, window_of
 from ._options import check_values
 from .models import as_summarizer
@@ -47,11 +47,14 @@ def use_session(session: BudgetSession) -> Iterator[BudgetSession]:
         active.reset(token)
 
 
-def adopt(session: BudgetSession) -> BudgetSession:
-    """Makes a session read LlamaIndex's messages and summarize with LlamaIndex's models."""
+def adopt(session: BudgetSession, client: str | None = None) -> BudgetSession:
+    """Makes a session read LlamaIndex's messages and summarize with LlamaIndex's models.
+
+    The first client that leaves blocks out, as `client_of` names it, is the one that it reads for.
+    """
     check_values({"session": session})
-    if not isinstance(session.codec, ChatCodec):
-        session.read_with(STORED)
+    if not isinstance(session.codec, ChatCodec) or (client is not None and session.codec is STORED):
+        session.read_with(codec_for(client, stored=True))
     session.summarizer = as_summarizer(session.summarizer)
     return session
 

@@ -13,6 +13,7 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from rankbudget import BudgetReport, Segment, TokenCounter, fit_documents
 from rankbudget.adapters import JOINT, CodecMeasure
 
+from ._clear_calls import with_clear_calls
 from ._codec import CODEC, copy_message
 
 _NUMBER = re.compile(r"(?:Document|Source) \d+:\n|\[\d+\] ")
@@ -78,7 +79,7 @@ class Filled:
         self._media: list[Any] | None = None
 
     def messages(self, made: Mapping[str, Any]) -> list[ChatMessage]:
-        """Returns its messages.
+        """Returns its messages as the LLM's client sends them.
 
         Raises:
             UnrenderedError: it cannot be rendered so, or its media are others.
@@ -91,7 +92,7 @@ class Filled:
             self.messages({})
         if media != self._media:
             raise UnrenderedError(made)
-        return messages
+        return list(with_clear_calls(self._llm, messages))
 
     def text(self, made: Mapping[str, Any]) -> str:
         """Returns its text; raises as `messages` does."""

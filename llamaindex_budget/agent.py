@@ -18,12 +18,13 @@ from rankbudget import BudgetSession, TokenBudget
 from rankbudget.adapters import adrive, plan_steps, typed_errors, whole_request_budget
 
 from ._clear_calls import with_clear_calls
-from ._codec import CODEC
+from ._codec import CODEC, codec_for
 from ._counters import counter_of, request_counter_of
 from ._events import send_report
 from ._inserted import system_texts, with_blocks
 from ._options import by_name, check_part
 from ._sharing import budget_for, budget_of
+from ._unsent import client_of
 from .model import budget_model
 from .models import as_summarizer
 
@@ -76,7 +77,7 @@ class BudgetFunctionAgent(FunctionAgent):
             BudgetExceededError: system prompt, tools and the current question alone exceed the window.
         """
         run = _run.get()
-        session = run or self._session()
+        session, codec = run or self._session(), codec_for(client_of(self.llm))
         if hasattr(self.llm, "request_limit"):
             messages = with_clear_calls(self.llm, messages)
         request = session.request(
@@ -89,7 +90,7 @@ class BudgetFunctionAgent(FunctionAgent):
         )
         budget = request.budget
         limit = budget.limit(band=request.counter.band)
-        request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: CODEC)
+        request = with_blocks(request, lambda measure: measure.total(messages) <= limit, lambda _: codec)
         budget.check_system(sum(request.counter.count_many(system_texts(messages))))
         request = replace(request, budget=whole_request_budget(budget))
         plan = await adrive(plan_steps(request) if run is None else session.plan_steps(request))
@@ -104,7 +105,7 @@ class BudgetFunctionAgent(FunctionAgent):
         return BudgetSession(
             budget,
             counter=counter_of(None, self.counter or budget.model or request_counter_of(self.llm)),
-            codec=CODEC,
+            codec=codec_for(client_of(self.llm)),
             summarizer=self.summarizer,
         )
 

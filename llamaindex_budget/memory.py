@@ -36,7 +36,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     Args:
         token_limit: most tokens `get` returns, from 1. Beside a budget, a session or an LLM it bounds the
             history alone. Without them a question that is not stored yet takes from it, too. With an LLM
-            and none given, what must stay has the LLM's whole limit, other history three quarters of it.
+            and none given, what must stay has the LLM's whole limit, other history three quarters of it; all
+            of it where the LLM is a `budget_model` and the question is stored, as by agents.
         budget: limits of the whole prompt; the history gets its share.
         session: the `BudgetSession` this memory shares with a `BudgetNodePostprocessor`.
         llm: its window, answer and tokenizer are the budget and the counter when neither is given.
@@ -66,8 +67,13 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     def _within_one_call(
         self, session: BudgetSession, request: PromptRequest, *, awaits: bool
     ) -> Steps[Plan]:
-        """Leaves nodes that may come what the stock buffer does; what must stay may have all of the limit."""
-        if self.one_call is not None and self.token_limit == self._derived:
+        """Leaves nodes that may come what the stock buffer does; what must stay may have all of the limit.
+
+        Engines with nodes read a memory before they store the question. To other reads none come, and a
+        bounded LLM makes room for all that a host adds.
+        """
+        full = self._of_llm["bounded"] and not request.asked_elsewhere
+        if self.one_call is not None and self.token_limit == self._derived and not full:
             share = int(self.token_limit * DEFAULT_TOKEN_LIMIT_RATIO)
             smaller = replace(request, history_tokens=share)
             try:

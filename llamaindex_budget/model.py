@@ -25,6 +25,7 @@ from ._limits import Door, Limits, as_text
 from ._options import check_values
 from ._request import FixedPrompt, forms_of
 from ._sharing import adopt
+from ._unsent import client_of
 
 LLMT = TypeVar("LLMT", bound=LLM)
 _BUDGET = "_request_budget"
@@ -75,7 +76,7 @@ def budget_model(
     """
     model: Any = llm
     budget: Any = budget_or_session
-    session = adopt(budget) if isinstance(budget, BudgetSession) else None
+    session = adopt(budget, client_of(model)) if isinstance(budget, BudgetSession) else None
     if session is not None:
         counter = session.counter if counter is None else counter
         budget = session.budget

@@ -29,6 +29,7 @@ from rankbudget import TokenBudget, TokenCounter
 from rankbudget.adapters import JOINT, plain_budget, typed_errors
 from rankbudget.errors import BudgetExceededError
 
+from ._clear_calls import with_clear_calls
 from ._codec import CODEC
 from ._counters import counter_named, counter_of, known_window, request_counter_of
 from ._events import send_report
@@ -288,7 +289,7 @@ def _as_sent(prompt: BasePromptTemplate, llm: Any) -> list[ChatMessage]:
         messages = [ChatMessage(role=MessageRole.USER, content=get_empty_prompt_txt(prompt))]
     if llm is not None and _model(llm).system_prompt:
         messages = [ChatMessage(role=MessageRole.SYSTEM, content=_model(llm).system_prompt), *messages]
-    return list(messages)
+    return list(messages if llm is None else with_clear_calls(_model(llm), messages))
 
 
 def _model(llm: Any) -> Any:

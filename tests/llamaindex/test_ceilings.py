@@ -249,3 +249,26 @@ def test_a_question_within_the_limit_of_the_llm_is_never_refused() -> None:
     with pytest.raises(BudgetExceededError, match="the limit is 900") as caught:
         bounded.get()
     assert "rest of the prompt" not in str(caught.value)
+
+
+@drawn(turns=st.integers(1, 60), limit=st.integers(1100, 4000))
+def test_a_stored_question_has_all_of_a_bounded_llms_limit_for_its_history(turns: int, limit: int) -> None:
+    """An agent stores its question before it reads: no nodes come, and a buffer keeps what `BudgetMemory` does."""
+    llm = budget_model(MockLLM(is_chat_model=True), max_tokens=limit)
+    found = []
+    for kind, stored in STORES.items():
+        memory = kind.from_defaults(llm=llm, **stored())
+        memory.put_messages([*exchanges(turns), say("user", "and now?")])
+        found.append([message.content for message in memory.get("and now?")])
+    assert found[0] == found[1]
+
+
+def test_a_plain_llm_keeps_the_share_of_the_stock_buffer_free() -> None:
+    """It has no last door: system prompt and tools of an agent need room that the memory does not see."""
+    llm = PlayLLM(window=5000, reply=1000, requests=[], steps=[])
+    memory = BudgetChatMemoryBuffer.from_defaults(
+        llm=llm, chat_history=[*exchanges(200), say("user", "now?")]
+    )
+    copied = BudgetChatMemoryBuffer.from_dict(memory.to_dict())
+    for one in (memory, copied):
+        assert tokens(one.get()) <= 3000 < tokens(one.get_all())

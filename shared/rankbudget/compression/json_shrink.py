@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import counted
 from .excerpts import excerpt_of
-from .importance import Words, by_importance, saying, tells_trouble
+from .importance import Words, by_importance, ranked_by_words, saying, tells_trouble
 from .json_columns import as_columns, as_rows
 from .json_values import Number, dump, parse
 
@@ -26,7 +26,28 @@ _GAP = 30
 """Characters of a marker and its separator."""
 
 
-def shrink(value: Any, target: int, asked: Words = frozenset()) -> Any:
+class Asked:
+    """The words of a question, and the order in which it wants the items of an array.
+
+    The order does not depend on the target, so it is found once, however many targets are tried.
+    """
+
+    def __init__(self, words: Words = frozenset()) -> None:
+        self.words = words
+        self._known: dict[int, tuple[list[Any], list[int], list[int]]] = {}
+
+    def order(self, items: list[Any]) -> tuple[list[int], list[int]]:
+        """Returns positions, most worth keeping first, and the one that says most of what was asked."""
+        known = self._known.get(id(items))
+        if known is None:
+            ranked = ranked_by_words(items, self.words)
+            order = by_importance(items, self.words, ends_first=1, ranked=ranked)
+            # The items are held, so that no other array gets their id.
+            known = self._known[id(items)] = items, order, ranked[0][:1]
+        return known[1:]
+
+
+def shrink(value: Any, target: int, asked: Asked) -> Any:
     """Returns `value` in about `target` characters of dense JSON."""
     if _size(value) <= target:
         return value
@@ -39,7 +60,7 @@ def shrink(value: Any, target: int, asked: Words = frozenset()) -> Any:
     return value
 
 
-def shrink_lines(values: list[Any], target: int, asked: Words) -> str:
+def shrink_lines(values: list[Any], target: int, asked: Asked) -> str:
     """Returns one JSON value a line in about `target` characters, gaps as `{"omitted": "3 items"}`."""
     return "\n".join(map(dump, _shrink_array(values, target, asked, lambda said: {"omitted": said})))
 
@@ -52,7 +73,7 @@ def _size(value: Any) -> int:
     return len(value) + 2 if isinstance(value, str) else 5
 
 
-def _shrink_string(value: str, target: int, asked: Words) -> str:
+def _shrink_string(value: str, target: int, asked: Asked) -> str:
     """Returns a string with the lines or sentences that were asked for; one that is JSON stays JSON."""
     room = max(target - _GAP, _WHOLE_STRING)
     if room >= len(value):
@@ -62,7 +83,7 @@ def _shrink_string(value: str, target: int, asked: Words) -> str:
         return dump(shrink(inner, room, asked))
     if len(value) <= _WHOLE_STRING or not re.search(r"\s", value[: 4 * _WHOLE_STRING]):
         return value if len(value) <= max(target, _WHOLE_STRING * 4) else f"{value[:_WHOLE_STRING]}..."
-    excerpt = excerpt_of(value, asked)
+    excerpt = excerpt_of(value, asked.words)
     if excerpt is not None and (made := excerpt(room)):
         return made
     start, end = value[: room * 2 // 3], value[-(room // 3) :]
@@ -71,7 +92,7 @@ def _shrink_string(value: str, target: int, asked: Words) -> str:
     return f"{start} [{len(value) - len(start) - len(end)} chars] {end}"
 
 
-def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str, Any]:
+def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str, Any]:
     """Returns an object with ids, names and errors whole; larger values share what is left.
 
     Those that were asked for share first. Columns of a table lose the same rows.
@@ -84,7 +105,9 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str
     sizes = {key: _size(item) for key, item in value.items()}
     order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
     keys = list(value)
-    named = dict.fromkeys([keys[i] for i in saying([[key, item] for key, item in value.items()], asked)])
+    named = dict.fromkeys(
+        [keys[i] for i in saying([[key, item] for key, item in value.items()], asked.words)]
+    )
     large = [key for key in named if sizes[key] > _SMALL]
     room = target - _GAP
     beside = sum(len(key) + 4 + size for key, size in sizes.items() if size <= _SMALL)
@@ -108,14 +131,14 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str
 
 
 def _shrink_array(
-    value: list[Any], target: int, asked: Words, marker: Callable[[str], Any] = str
+    value: list[Any], target: int, asked: Asked, marker: Callable[[str], Any] = str
 ) -> list[Any]:
     """Returns an array with a few items, shortened where they must be, then with more that fit whole."""
     room = target - _GAP
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
-    named = saying(value, asked)[:1]
-    for i in by_importance(value, asked, ends_first=1):
+    order, named = asked.order(value)
+    for i in order:
         item, missing = value[i], fewest - len(kept)
         share = room // min(missing, 2 if i in named else missing) if missing > 0 else 0
         if missing > 0 and _size(item) >= min(2 * share, room):

@@ -11,7 +11,7 @@ from ..counting.protocol import TokenCounter
 from ..relevance.corpus import BoundedCache
 from .excerpts import excerpt_of
 from .importance import words_of
-from .json_shrink import shrink, shrink_lines
+from .json_shrink import Asked, shrink, shrink_lines
 from .json_values import dump, parse
 from .truncate import cut_from, truncate_text
 
@@ -66,7 +66,8 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     start = counter.truncate(text, max_tokens)
     if len(start) == len(text):
         return text
-    size, value, asked = len(start), parse(text), words_of(question)
+    size, value, words = len(start), parse(text), words_of(question)
+    asked = Asked(words)
     if value is not None:
         dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
         # The dense form is counted only where it could fit.
@@ -78,7 +79,7 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     values = list(takewhile(lambda value: value is not None, map(parse, lines)))
     if values and len(values) == len(lines):
         return _longest(lambda target: shrink_lines(values, target, asked), size, max_tokens, counter, "{}")
-    make = excerpt_of(text, asked, question)
+    make = excerpt_of(text, words, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
     return kept or cut_from(text, start, max_tokens, counter, "...", "both")
 
