@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -116,3 +117,152 @@ def test_the_record_asked_for_stays_and_no_value_stands_under_another_name(
     for number in re.finditer(r"\d{5}", shown):
         above = shown[: number.start()].casefold()
         assert max(chosen, key=lambda one: above.rfind(one.casefold())) == owners[int(number.group())]
+
+
+class Language(NamedTuple):
+    """Names, what is said of all alike, fields with their sentence, and how values and texts are written."""
+
+    names: str
+    opening: str
+    fields: tuple[tuple[str, str], ...]
+    question: str
+    signs: Sequence[str]
+    after: str = " "
+    colon: str = ": "
+
+
+LANGUAGES = {
+    "English": Language(
+        "Anna Boris Clara David Emma Felix Greta Hugo Irma Jonas Klara Leo",
+        "{} lives in the south and is glad.",
+        (("phone", "The phone is {}."), ("room", "The room is {}."), ("desk", "The desk is {}.")),
+        "What is the {key} of {name}?",
+        ("aeiouáéíóú",),
+    ),
+    "German": Language(
+        "Anna Boris Clara David Emma Felix Greta Hugo Irma Jonas Klara Leo",
+        "{} wohnt im Süden und ist froh.",
+        (
+            ("Telefonnummer", "Die Telefonnummer lautet {}."),
+            ("Zimmernummer", "Die Zimmernummer ist {}."),
+            ("Schlüsselnummer", "Die Schlüsselnummer ist {}."),
+        ),
+        "Wie lautet die {key} von {name}?",
+        ("aeiouáéíóú",),
+    ),
+    "Chinese": Language(
+        "红茶 绿茶 咖啡 牛奶 果汁 啤酒 面包 蛋糕 饼干 豆腐 苹果 香蕉",
+        "{}产自南方，口感很好。",
+        (("零售价格", "零售价格是{}元。"), ("零售数量", "零售数量为{}。"), ("编号", "编号是{}。")),
+        "{name}的{key}是多少？",
+        ("甲乙丙丁戊己庚辛壬癸", "〇一二三四五六七八九"),
+        "",
+        "：",
+    ),
+    "Japanese": Language(
+        "田中 佐藤 鈴木 高橋 伊藤 渡辺 山本 中村 小林 加藤 吉田 山田",
+        "{}は東京に住んでいます。",
+        (
+            ("電話番号", "電話番号は{}です。"),
+            ("会社の番号", "会社の番号は{}です。"),
+            ("会社の部屋", "会社の部屋は{}です。"),
+        ),
+        "{name}の{key}は何ですか？",
+        ("あいうえおかきくけこ", "０１２３４５６７８９"),
+        "",
+        "：",
+    ),
+    "Korean": Language(
+        "민수 영희 철수 지훈 서연 하은 도윤 예준 수아 지우 현우 은지",
+        "{} 씨는 서울에 살고 있습니다.",
+        (
+            ("전화번호", "전화번호는 {}입니다."),
+            ("회사의 번호", "회사의 번호는 {}입니다."),
+            ("방", "방은 {}입니다."),
+        ),
+        "{name} 씨의 {key}는 무엇입니까?",
+        ("가나다라마바사아자차",),
+    ),
+    "Thai": Language(
+        "สมชาย สมศรี มานะ มานี ปิติ ชูใจ วีระ ดวงใจ เพชร จันทร์ ธนา กานดา",
+        "{}อาศัยอยู่ในกรุงเทพ!",
+        (
+            ("หมายเลขโทรศัพท์", "หมายเลขโทรศัพท์คือ {}!"),
+            ("หมายเลขบัญชี", "หมายเลขบัญชีคือ {}!"),
+            ("ห้อง", "ห้องคือ {}!"),
+        ),
+        "{key}ของ{name}คืออะไร?",
+        ("กขคงจฉชซญด", "๐๑๒๓๔๕๖๗๘๙"),
+    ),
+    "Arabic": Language(
+        "أحمد خالد سعيد يوسف مريم فاطمة ليلى حسن عمر زينب طارق سلمى",
+        "{} يعيش في القاهرة.",
+        (("هاتف", "رقم الهاتف هو {}."), ("غرفة", "الغرفة هي {}."), ("مكتب", "المكتب هو {}.")),
+        "ما هو {key} {name}؟",
+        ("ابتثجحخدذر", "٠١٢٣٤٥٦٧٨٩"),
+    ),
+    "Hindi": Language(
+        "अमित रीता मोहन सीता राहुल पूजा विजय कविता सुनील गीता अजय मीना",
+        "{} दिल्ली में रहता है।",
+        (("फ़ोन", "फ़ोन नंबर {} है।"), ("कमरा", "कमरा {} है।"), ("मेज़", "मेज़ {} है।")),
+        "{name} का {key} क्या है?",
+        ("०१२३४५६७८९",),
+    ),
+}
+WRITTEN: dict[str, Callable[[Language, str, Sequence[str]], str]] = {
+    "paragraphs": lambda used, name, values: f"{sentences(used, name, values)}\n\n",
+    "lines of text": lambda used, name, values: f"{sentences(used, name, values)}\n",
+    "text": lambda used, name, values: sentences(used, name, values) + used.after,
+    "items of text": lambda used, name, values: f"- {sentences(used, name, values)}\n",
+    "blocks": lambda used, name, values: f"{name}\n{lines_of(used, values, '')}\n",
+    "named blocks": lambda used, name, values: f"ID{used.colon}{name}\n{lines_of(used, values, '')}\n",
+    "indented": lambda used, name, values: f"{name}{used.colon.strip()}\n{lines_of(used, values, '  ')}",
+    "items": lambda used, name, values: f"- {name}\n{lines_of(used, values, '  - ')}",
+    "sections": lambda used, name, values: f"## {name}\n\n{lines_of(used, values, '- ')}\n",
+}
+
+
+def sentences(used: Language, name: str, values: Sequence[str]) -> str:
+    """Returns a record as sentences of one line."""
+    said = [text.format(value) for (_, text), value in zip(used.fields, values, strict=True)]
+    return used.after.join([used.opening.format(name), *said])
+
+
+def lines_of(used: Language, values: Sequence[str], before: str) -> str:
+    """Returns the fields of a record as lines."""
+    return "".join(
+        f"{before}{key}{used.colon}{value}\n" for (key, _), value in zip(used.fields, values, strict=True)
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", WRITTEN)
+@draws(cases=len(LANGUAGES) * len(WRITTEN))
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(3, 12),
+    asked=st.integers(0, 2),
+    sign=st.integers(0, 2),
+    share=st.floats(0, 1),
+)
+def test_a_value_stays_with_its_name_in_every_script(
+    kind: str, language: str, seed: int, count: int, asked: int, sign: int, share: float
+) -> None:
+    """Where words have no spaces between them, and names have two characters."""
+    drawn, used = random.Random(seed), LANGUAGES[language]
+    chosen = drawn.sample(used.names.split(), count)
+    name = drawn.choice(chosen)
+    signs = str.maketrans("0123456789", ("0123456789", *used.signs)[sign % (len(used.signs) + 1)])
+    numbers = iter(drawn.sample(range(10_000, 99_999), 3 * count))
+    values = {one: [str(next(numbers)).translate(signs) for _ in range(3)] for one in chosen}
+    records = {one: WRITTEN[kind](used, one, values[one]) for one in chosen}
+    text = "".join(records.values())
+    least, most = COUNTER.count(records[name]) + 3, COUNTER.count(text)
+    limit = max(least, round(least + share * (most - least)))
+    question = used.question.format(key=used.fields[asked][0], name=name)
+    shown = fit_documents([text], max_tokens=limit, query=question, counter=COUNTER).text
+    assert values[name][asked] in shown
+    owners = {value: one for one, own in values.items() for value in own if value in shown}
+    for value, owner in owners.items():
+        above = shown[: shown.index(value)]
+        assert max(chosen, key=above.rfind) == owner

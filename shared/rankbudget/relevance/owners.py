@@ -8,12 +8,25 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 
+import regex
+
 from .outline import ends_line, headings_of, is_gap
+from .words import raw_words
 
 NONE = -1
-_SHAPE = re.compile(r"\W*([^\W\d_][\w.-]*(?: [^\W\d_][\w.-]*)?)")
-"""What lines of several records have in common: a key, or the first two words of a sentence."""
-_WORDS = re.compile(r"[\w\s.-]+")
+_SHAPE = regex.compile(r"\W*+([^\W\d_][\w.-]*+(?: [^\W\d_][\w.-]*+)?)")
+"""What lines of several records have in common: a key, or the first two words of a sentence.
+
+In `re` a vowel sign of Thai or Hindi is no part of a word.
+"""
+_LETTERS = regex.compile(r"[\p{L}\p{M}]+(?: [\p{L}\p{M}]+)?")
+_LONGEST = 12
+"""Characters that are read of a sentence without spaces: which of them are its key, the others tell."""
+_SHARES = 2, 4
+"""A key starts one in so many of the lines that begin as most do; several keys may begin alike."""
+_GO_ON = 0.8
+"""Share of the lines with a start that go on as several others do: it is not yet all of a key."""
+_WORDS = regex.compile(r"[\w\s.-]+")
 """What a line has beside its looks: "[db]" and "[web]" look alike, and so do "db:" and "web:"."""
 _TAG = re.compile(r"<[^<>]*>")
 _ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
@@ -41,9 +54,10 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
     """
     inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
     for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
-        found = _owners(pieces, list(map(_shape, texts))) if len(pieces) >= _FEWEST else []
-        if any(own != NONE for own in found):
-            return found
+        for shapes in _shapes(texts) if len(pieces) >= _FEWEST else ():
+            found = _owners(pieces, shapes)
+            if any(own != NONE for own in found):
+                return found
     return [NONE] * len(pieces)
 
 
@@ -67,9 +81,35 @@ def _owners(pieces: Sequence[str], shapes: Sequence[str]) -> list[int]:
     return _needed(owners, shapes)
 
 
+def _shapes(pieces: Sequence[str]) -> Iterator[list[str]]:
+    """Yields what each piece has in common with others; in scripts without spaces there may be two ways."""
+    shapes = list(map(_shape, pieces))
+    # With a line break: a key that ends is told from one that goes on.
+    runs = {i: f"{run}\n" for i, shape in enumerate(shapes) if (run := _run(shape))}
+    times = Counter(run[:n] for run in runs.values() for n in range(2, len(run) + 1))
+    most = max(times.values(), default=0)
+    for share in _SHARES if runs else [1]:
+        least = max(2, most / share)
+        keyed = Counter[str]()  # how many of the lines that begin so go on as several others do
+        for start, n in times.items():
+            keyed[start[:-1]] += n if n >= least else 0
+        for i, run in runs.items():
+            end = 2 if times[run[:2]] >= least else len(run)
+            while end < len(run) and keyed[run[:end]] >= _GO_ON * times[run[:end]]:
+                end += 1
+            shapes[i] = run[:end]
+        yield shapes
+
+
 def _shape(piece: str) -> str:
     found = _SHAPE.match(piece)
     return found[1].casefold() if found and not _ROW.match(piece) else ""
+
+
+def _run(shape: str) -> str:
+    """Returns the first letters of a shape that has no spaces between its words; "" of any other one."""
+    found = None if shape.isascii() else _LETTERS.match(shape[:_LONGEST])
+    return found[0] if found and len(raw_words(found[0])) > found[0].count(" ") + 1 else ""
 
 
 def _outline(pieces: Sequence[str]) -> list[int]:

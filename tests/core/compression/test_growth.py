@@ -101,6 +101,12 @@ def test_a_long_run_of_marks_costs_its_length(name, start):
         assert linear, (run, small, large)
 
 
+def test_sentences_without_spaces_cost_their_number():
+    """Whether what ten times as many begin with is a key is found in at most `MOST` times the time."""
+    lines = lambda n: [f"会社の番号{chr(0x4E00 + i % 5000)}{chr(0x4E00 + i // 7)}です。" for i in range(n)]  # noqa: E731
+    assert grows_linearly(owners_of, lines)[0]
+
+
 def test_nested_brackets_that_are_no_json_are_read_once():
     """Lines that open and close brackets around something else are not parsed again from each line."""
     assert grows_linearly(split_units, lambda n: "{\n" * (n // 8) + "x\n" + "}\n" * (n // 8))[0]
