@@ -58,7 +58,7 @@ _OPTIONS = {
 """The option that names the key of each slot."""
 ALIASES = {"history": "chat_history", "documents": "context", "question": "input"}
 """What LangChain's own chains call the slots; read where the usual key is not in the input."""
-_COVERS = {("history",): "history", ("knowledge",): "documents", ("examples",): "examples"}
+_COVERS: Any = {("history",): "history", ("knowledge",): "documents", ("examples",): "examples"}
 """What a report covers by the slots that are seen without a prompt; "blocks" for all else."""
 
 
@@ -128,7 +128,7 @@ class SlotSettings(LimitSettings):
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
-        self, value: Mapping[str, Any], names: Collection[str], show: Any = None, **fields: Any
+        self, value: Mapping[Any, Any], names: Collection[str], show: Any = None, **fields: Any
     ) -> Steps[Trimmed]:
         """Plans the slots of a dict; `show` renders them by the variables `names`, unknown where it is empty.
 
@@ -198,7 +198,7 @@ class SlotSettings(LimitSettings):
         return prompt
 
     def _slots_in(
-        self, value: Mapping[str, Any], names: Collection[str], show: Any
+        self, value: Mapping[Any, Any], names: Collection[str], show: Any
     ) -> tuple[dict[str, str], dict[str, str], list[str]]:
         """Returns the keys of the slots that are shown and of those that are not, with a warning for each."""
         keys = self._keys_in(names)
