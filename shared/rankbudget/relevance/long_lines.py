@@ -34,7 +34,7 @@ _CHUNK = re.compile(r".{1,300}(?=\s|\Z)|\S+", re.DOTALL)
 _SIGN, _SIGN_EVERY = re.compile(r"""\d+|[.,;:!?()\[\]{}<>|=/\\"“”…、。，]|\s\s"""), 100
 """What parts text or is data, and characters for each of them; speech that was written down has fewer."""
 _BREATH = re.compile(r".{1,120}(?=\s|\Z)|\S+", re.DOTALL)
-"""What such speech is parted into: about as long as a spoken sentence, so that one of them nearly always fits."""
+"""What such speech is parted into: about as long as a spoken sentence, so that one nearly always fits."""
 
 
 def records_in(line: str) -> list[str]:
