@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.prompts import MessagesPlaceholder
+from langchain_core.prompts import HumanMessagePromptTemplate, MessagesPlaceholder
 
 from rankbudget.adapters import PINNED_ROLES, PromptRequest, Timeline
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
@@ -17,12 +17,51 @@ from ._convert import as_messages
 from ._counters import model_name
 
 
+def placeholders_in(template: Any) -> set[str]:
+    """Returns the variables that take messages, those of templates inside a template included."""
+    found: set[str] = set()
+    for part in getattr(template, "messages", ()):
+        found |= {part.variable_name} if isinstance(part, MessagesPlaceholder) else placeholders_in(part)
+    return found
+
+
+def formats_in(template: Any) -> set[str]:
+    """Returns the formats of a template's texts, those of templates inside it included."""
+    prompt = getattr(template, "prompt", [])
+    parts = [*getattr(template, "messages", ()), *(prompt if isinstance(prompt, list) else [prompt])]
+    return {getattr(template, "template_format", "")}.union(*map(formats_in, parts))
+
+
 def most_shown(template: Any, name: str | None) -> int | None:
     """Returns how many messages a template shows of a variable, or of any; None for all of them."""
     if isinstance(template, MessagesPlaceholder):
         return template.n_messages if name in (None, template.variable_name) else None
     found = [most_shown(part, name) for part in getattr(template, "messages", ())]
     return min([most for most in found if most is not None], default=None)
+
+
+def listed(history: Any) -> Any:
+    """Returns a history as a list; None without one."""
+    return history if history is None or isinstance(history, list) else as_messages(history)
+
+
+def asked_in(template: Any, others: Container[str]) -> str | None:
+    """Returns the variable of a template's last user message, beside the `others`; None for several."""
+    for part in reversed(getattr(template, "messages", ())):
+        if isinstance(part, HumanMessagePromptTemplate):
+            names = [name for name in part.input_variables if name not in others]
+            return names[0] if len(names) == 1 else None
+    return None
+
+
+def unasked(documents: Any, history: Sequence[Any] | None, known: Any) -> list[str]:
+    """Returns the warning for documents that no question ranks: none is `known`, nor last in the history."""
+    if known is not None:
+        return []
+    last = as_messages(list(history[-1:])) if history else []
+    if not documents or (last and CODEC.role(last[-1]) != "assistant"):
+        return []
+    return ["no question is known to rank the documents by. Name its key with question_key='...'"]
 
 
 def in_whole_turns(request: PromptRequest, most: int | None) -> PromptRequest:

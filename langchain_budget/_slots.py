@@ -11,7 +11,7 @@ from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_eve
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
-from langchain_core.prompts import BasePromptTemplate, MessagesPlaceholder
+from langchain_core.prompts import BasePromptTemplate
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import override
 
@@ -36,7 +36,17 @@ from ._codec import CODEC
 from ._convert import as_messages, document_text, example_text, from_segment, to_segments
 from ._counters import model_name
 from ._limits import LimitSettings, planned
-from ._placeholders import in_whole_turns, late_systems, most_shown, never_cut, refuse_cut_turn
+from ._placeholders import (
+    asked_in,
+    in_whole_turns,
+    late_systems,
+    listed,
+    most_shown,
+    never_cut,
+    placeholders_in,
+    refuse_cut_turn,
+    unasked,
+)
 
 _OPTIONS = {
     "history": "history_key",
@@ -48,6 +58,8 @@ _OPTIONS = {
 """The option that names the key of each slot."""
 ALIASES = {"history": "chat_history", "documents": "context", "question": "input"}
 """What LangChain's own chains call the slots; read where the usual key is not in the input."""
+_COVERS: Any = {("history",): "history", ("knowledge",): "documents", ("examples",): "examples"}
+"""What a report covers by the slots that are seen without a prompt; "blocks" for all else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +128,7 @@ class SlotSettings(LimitSettings):
 
     # ---- one request -------------------------------------------------------------------------------------
     def _slots_steps(
-        self, value: Mapping[str, Any], names: Collection[str], show: Any = None, **fields: Any
+        self, value: Mapping[Any, Any], names: Collection[str], show: Any = None, **fields: Any
     ) -> Steps[Trimmed]:
         """Plans the slots of a dict; `show` renders them by the variables `names`, unknown where it is empty.
 
@@ -125,9 +137,9 @@ class SlotSettings(LimitSettings):
         keys, hidden, warnings = self._slots_in(value, names or self._names_shown(value, show), show)
         question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
-        history, messages = found.pop("history", None), None
-        if history is not None:
-            messages = value[history] if isinstance(value[history], list) else as_messages(value[history])
+        messages = listed(value.get(history := found.pop("history", None)))
+
+        warnings += unasked(value.get(found.get("knowledge")), messages, question or self.session)
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
             """Returns the value with its slots fitted, in the form they came in."""
@@ -147,11 +159,12 @@ class SlotSettings(LimitSettings):
             question=question if "query" in keys else None,
             question_text=question.text if question is not None else "",
             sources=getattr(self.session, "sources", frozenset[str]()).union(keys) - {"query"},
+            covers=covered(found, history, show),
         )
         others = () if show is None else set(names).intersection(value).difference(keys.values())
         plan = yield from self._plan_steps(request, history, {key: value[key] for key in others})
         if show is not None:
-            refuse_empty_question(CODEC, plan.messages, self.question_key)
+            refuse_empty_question(CODEC, plan.messages, keys.get("query", self.question_key))
             warnings += late_systems(self.model, plan.messages)
         made = fitted(plan.kept, plan.history).items()
         return Trimmed(
@@ -166,7 +179,10 @@ class SlotSettings(LimitSettings):
         self, request: PromptRequest, history: str | None, others: Mapping[str, Any]
     ) -> Steps[Plan]:
         """Makes the plan; an error names the `others`: variables of the prompt that hold messages."""
-        most = self._most_shown(history)
+        template = self._template()
+        # A prompt that is given a list instead of a dict has one variable, of any name.
+        named = history if history in names_in(template) else None
+        most = None if history is None else most_shown(template, named)
         try:
             plan = yield from planned(in_whole_turns(request, most), self.session)
         except BudgetExceededError as error:
@@ -174,22 +190,23 @@ class SlotSettings(LimitSettings):
         refuse_cut_turn(plan.history, most, history)
         return plan
 
-    def _most_shown(self, history: str | None) -> int | None:
-        """Returns how many messages of the history the prompt shows; None for all."""
+    def _template(self) -> Any:
+        """Returns the template that shows the slots; None where it is unknown."""
         prompt: Any = getattr(self, "template", getattr(self, "prompt", None))
         while getattr(prompt, "steps", ()):  # of a chain, what it ends in
             prompt = prompt.steps[-1]
-        # A prompt that is given a list instead of a dict has one variable, of any name.
-        named = history if history in names_in(prompt) else None
-        return None if history is None else most_shown(prompt, named)
+        return prompt
 
     def _slots_in(
-        self, value: Mapping[str, Any], names: Collection[str], show: Any
+        self, value: Mapping[Any, Any], names: Collection[str], show: Any
     ) -> tuple[dict[str, str], dict[str, str], list[str]]:
         """Returns the keys of the slots that are shown and of those that are not, with a warning for each."""
         keys = self._keys_in(names)
         seen = self._keys_in(value).items()
         hidden = {slot: key for slot, key in seen if slot not in keys and not _is_empty(value[key])}
+        asked = None if "query" in {**keys, **hidden} else asked_in(self._template(), keys.values())
+        if isinstance(value.get(asked), str):
+            keys["query"] = str(asked)
         return keys, hidden, unread(value, keys.values(), hidden.values(), None if show is None else names)
 
     def _names_shown(self, value: Mapping[str, Any], show: Any) -> list[str]:
@@ -276,6 +293,12 @@ def reported(steps: Steps[Trimmed], run_manager: Any) -> Steps[Trimmed]:
         send = partial(dispatch_custom_event, config=config)
         yield Call(send, ("context_budget", event), partial(adispatch_custom_event, config=config))
     return done
+
+
+def covered(found: Iterable[str], history: str | None, show: Any) -> Any:
+    """Returns what a report covers: without a prompt, the slots that were given."""
+    slots = (*found, *(["history"] if history else []))
+    return "prompt" if show is not None else _COVERS.get(slots, "blocks")
 
 
 def _is_empty(held: Any) -> bool:
@@ -367,21 +390,6 @@ def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
         msg = f"the prompt must get {error} (got {known}). Pass it, or bind it with prompt.partial(..)."
         raise BudgetConfigError(msg) from error
     return made.to_messages() if isinstance(made, PromptValue) else as_messages(made)
-
-
-def placeholders_in(template: Any) -> set[str]:
-    """Returns the variables that take messages, those of templates inside a template included."""
-    found: set[str] = set()
-    for part in getattr(template, "messages", ()):
-        found |= {part.variable_name} if isinstance(part, MessagesPlaceholder) else placeholders_in(part)
-    return found
-
-
-def formats_in(template: Any) -> set[str]:
-    """Returns the formats of a template's texts, those of templates inside it included."""
-    prompt = getattr(template, "prompt", [])
-    parts = [*getattr(template, "messages", ()), *(prompt if isinstance(prompt, list) else [prompt])]
-    return {getattr(template, "template_format", "")}.union(*map(formats_in, parts))
 
 
 def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

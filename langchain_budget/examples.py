@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, cast
 
+from langchain_core.documents import Document
 from langchain_core.example_selectors import BaseExampleSelector
 
 from rankbudget import FewShotSelector
@@ -30,7 +31,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         k: most examples; None has no limit but the tokens.
         example_prompt: the few-shot prompt's own; None counts the fields of an example, one on a line.
         separator: joins two examples.
-        input_keys: the input variables that make the question; None takes all.
+        input_keys: the input variables that make the question; None takes all but messages and documents.
         model: a chat model or a model's name; gives the tokenizer.
         counter: counts instead of the model's tokenizer.
         embeddings: rates by meaning: LangChain embeddings, or what `FewShotSelector` takes.
@@ -103,7 +104,9 @@ class BudgetExampleSelector(BaseExampleSelector):
         if not isinstance(given, Mapping):
             msg = f"input_variables must be a dict (got {shown(given)})"
             raise BudgetConfigError(msg)
-        keys = self.input_keys if self.input_keys is not None else list(input_variables)
+        keys = self.input_keys
+        if keys is None:  # a chat prompt hands over all its variables
+            keys = [key for key, value in given.items() if not _is_content(value)]
         values = [input_variables[key] for key in keys if key in input_variables]
         query = "\n".join(str(getattr(value, "text", value)) for value in values)
         limits: dict[str, Any] = {"max_tokens": self.max_tokens}
@@ -116,6 +119,12 @@ class BudgetExampleSelector(BaseExampleSelector):
             limits |= {"counter": self._counter, "render": render, "join": self.separator}
         found = self._selector.select(query, list(self.examples), self.k, self.diversity, **limits)
         return [_doubled(example) for example in found] if self.double_braces else found
+
+
+def _is_content(value: Any) -> bool:
+    """Returns whether a variable holds a document, or a list of messages, documents or their dicts."""
+    is_list = isinstance(value, (list, tuple)) and not (value and all(isinstance(one, str) for one in value))
+    return is_list or isinstance(value, Document)
 
 
 def _doubled(example: dict[str, Any]) -> dict[str, Any]:

@@ -29,14 +29,13 @@ from rankbudget.errors import BudgetConfigError, shown
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
+from ._placeholders import formats_in, placeholders_in
 from ._slots import (
     KeptItems,
     SlotSettings,
     Trimmed,
-    formats_in,
     names_in,
     option_for,
-    placeholders_in,
     render_prompt,
     reported,
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Segment, fit_documents, fit_messages
+from rankbudget.relevance.sentences import split_sentences
 from tests.drawing import draws
 
 TOLD = [
@@ -109,3 +111,35 @@ def test_a_line_is_found_in_whatever_form_it_is_named(
         {"role": "tool", "tool_call_id": "1", "content": "\n".join(log)},
     ]
     assert log[at] in str(fit_messages(chat, max_tokens=limit, counter="gpt-4o").messages[-1]["content"])
+
+
+SPOKEN = (
+    "so then we went over the plan for the garden and i said that it would be fine if they could bring chairs because"
+    " last year people stood around and everyone had a good time"
+).split()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_answer_in_text_without_sentences_stays(seed: int, stops: bool) -> None:
+    """Captions without any full stop, and chats that start sentences without a capital."""
+    rng = random.Random(seed)
+    texts = []
+    for number in range(6):
+        words = rng.choices(SPOKEN, k=rng.randrange(150, 230))
+        for i in range(9, len(words) if stops else 0, 10):
+            words[i] += "."
+        at = 10 * rng.randrange(len(words) // 10)
+        said = f"the wifi password is bluebird77{'.' * stops}".split() if number == 3 else []
+        texts.append(" ".join(words[:at] + said + words[at:]))
+    for limit in (60, 100, 200, 400):
+        kept = fit_documents(texts, max_tokens=limit, query="What is the wifi password?").segments
+        assert any("bluebird77" in segment.text for segment in kept)
+
+
+def test_a_long_sentence_stays_whole() -> None:
+    """A long sentence that ends in a full stop, and one with abbreviations, is not parted."""
+    long = "The tenant pays " + "the rent of the flat and the garden " * 12 + "by May."
+    known = "It costs approx. five and incl. tax est. nine, " + "which is much " * 20 + "for that."
+    for text in (long, known):
+        assert split_sentences(text) == (text,)

@@ -137,7 +137,7 @@ def test_a_report_is_plain_data():
     assert BudgetReport.from_dict(data) != report()
 
 
-@pytest.mark.parametrize("covers", ["history", "documents", "examples"])
+@pytest.mark.parametrize("covers", ["history", "documents", "examples", "blocks"])
 def test_a_report_of_a_part_says_so_in_every_form(covers):
     """The table, the page and the plain data name what the report covers; otherwise it is the whole prompt."""
     made = report(covers=covers)

@@ -7,7 +7,9 @@ import pickle
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import (
     ChatPromptTemplate,
     FewShotChatMessagePromptTemplate,
@@ -91,3 +93,26 @@ def test_an_example_that_cannot_be_shown_is_not_added(shown: Any, added: Any) ->
     selector = BudgetExampleSelector(example_prompt=shown)
     selector.add_example({"input": "q", "output": "a", "note": ""})
     selector.add_example({"input": "r", "output": "b", "note": "", "more": ""})
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"history": [HumanMessage("q1 q2 q3 q4"), AIMessage("a3")]},
+        {"history": [("human", "q1 q2 q3 q4")]},
+        {"history": [{"role": "user", "content": "q1 q2 q3 q4"}]},
+        {"history": []},
+        {"context": [Document("q1 q2 q3 q4")]},
+        {"context": Document("q1 q2 q3 q4")},
+    ],
+)
+def test_messages_and_documents_are_no_question(beside: dict[str, Any]) -> None:
+    """A chat prompt hands over all its variables: the examples are those that the question alone gives."""
+    selector = BudgetExampleSelector(EXAMPLES, k=3, example_prompt=CHAT)
+    alone = selector.select_examples({"question": "q33"})
+    assert selector.select_examples({**beside, "question": "q33"}) == alone
+    few = FewShotChatMessagePromptTemplate(
+        example_selector=selector, example_prompt=CHAT, input_variables=["question"]
+    )
+    made = few.format_messages(**beside, question="q33")
+    assert [m.text for m in made[::2]] == [example["input"] for example in alone]

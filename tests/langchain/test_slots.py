@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate, format_document
+from langchain_core.runnables import RunnablePassthrough
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
 from rankbudget import TokenBudget, counter_for
@@ -288,3 +289,68 @@ def test_results_are_no_question(result: BaseMessage) -> None:
             door({"history": WEATHER, "question": [result]})
     whole = [*WEATHER, result]
     assert prompt.format_messages(history=[], question=whole) == whole
+
+
+ASKED = "What is the code of Unit 44?"
+UNITS = [Document(f"Unit {i} code Z{i * 7}. " + "Filler words about upkeep. " * 10) for i in range(60)]
+ANSWERED = [HumanMessage("Hello"), AIMessage("Hi.")]
+
+
+@pytest.mark.parametrize("key", ["question", "input", "query", "user_input", "message"])
+@pytest.mark.parametrize("human", ["{%s}", "From {documents}, answer: {%s}"])
+def test_the_last_user_message_asks_whatever_its_variable_is_called(key: str, human: str) -> None:
+    """Documents are ranked by it in a template and in a trimmer that knows its prompt, or a chain that ends in it."""
+    system = ("system", "Answer." + "{documents}" * ("documents" not in human))
+    prompt = ChatPromptTemplate([system, MessagesPlaceholder("history"), ("human", human % key)])
+    value = {"history": ANSWERED, "documents": UNITS, key: ASKED}
+    made = BudgetChatPromptTemplate(prompt, max_tokens=600, counter=EXACT).fit(**value)
+    assert any("Z308." in message.text for message in made.messages)
+    for shown in (prompt, RunnablePassthrough() | prompt):
+        fitted = BudgetTrimmer(max_tokens=600, counter=EXACT, prompt=shown).fit(value)
+        assert any("Z308." in document.page_content for document in fitted.value["documents"])
+        assert not any("question_key=" in warning for warning in fitted.report.warnings)
+
+
+@pytest.mark.parametrize(
+    ("value", "warned"),
+    [
+        ({"documents": UNITS, "query": ASKED}, True),
+        ({"documents": UNITS, "history": ANSWERED, "query": ASKED}, True),
+        ({"documents": UNITS, "question": ASKED}, False),
+        ({"documents": UNITS, "history": [*ANSWERED, HumanMessage(ASKED)]}, False),
+        ({"history": ANSWERED, "query": ASKED}, False),
+    ],
+)
+def test_documents_without_a_known_question_are_reported(value: dict[str, Any], warned: bool) -> None:
+    """Where no question is known, the report names the option that names its key."""
+    made = BudgetTrimmer(max_tokens=600, counter=EXACT).fit(value)
+    assert any("question_key=" in warning for warning in made.report.warnings) == warned
+
+
+@pytest.mark.parametrize(
+    ("value", "covers"),
+    [
+        (ANSWERED, "history"),
+        ({"history": ANSWERED}, "history"),
+        ({"documents": UNITS}, "documents"),
+        ({"documents": UNITS, "question": ASKED}, "documents"),
+        ({"examples": [{"input": "a", "output": "b"}]}, "examples"),
+        ({"history": ANSWERED, "documents": UNITS}, "blocks"),
+        ({"memory": ["She likes tea."]}, "blocks"),
+    ],
+)
+def test_a_trimmer_without_a_prompt_reports_what_it_sees(value: Any, covers: str) -> None:
+    """It counts neither the system text nor other variables of the prompt, so it covers less than the prompt."""
+    assert BudgetTrimmer(max_tokens=600, counter=EXACT).fit(value).report.covers == covers
+
+
+def test_what_sees_the_prompt_reports_that_it_covers_it() -> None:
+    """A template, and a trimmer that knows the prompt, count all that is sent."""
+    prompt = ChatPromptTemplate(
+        [("system", "{documents}"), MessagesPlaceholder("history"), ("human", "{question}")]
+    )
+    value = {"history": ANSWERED, "documents": UNITS, "question": ASKED}
+    assert BudgetTrimmer(max_tokens=600, counter=EXACT, prompt=prompt).fit(value).report.covers == "prompt"
+    assert (
+        BudgetChatPromptTemplate(prompt, max_tokens=600, counter=EXACT).fit(**value).report.covers == "prompt"
+    )

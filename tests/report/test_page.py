@@ -220,7 +220,7 @@ def test_three_ways_write_the_same_page(tmp_path):
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()
 
 
-@pytest.mark.parametrize("covers", ["history", "documents", "examples"])
+@pytest.mark.parametrize("covers", ["history", "documents", "examples", "blocks"])
 def test_a_page_says_what_its_report_covers(covers):
     """The head names the part of the prompt that the report covers."""
     assert f"covers the {covers} only" in BudgetReport(limit=1, total_tokens=0, covers=covers).to_html()

@@ -148,7 +148,7 @@ def _without_block(request: PromptRequest, inputs: Inputs) -> list[str]:
     It is no error: a budget may be shared with prompts that have such a block.
     """
     budget, sources = request.budget, inputs.turn.sources
-    if request.covers != "prompt" or not sources or sources == {"history"}:
+    if request.covers not in ("prompt", "blocks") or not sources or sources == {"history"}:
         return []
     names = [*BLOCKS, *sorted(sources), *(block.name for block in inputs.blocks)]
     blocks = [*names, *map(block_named, names)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from .corpus import BoundedCache
 from .long_lines import LONGEST, SHORT, items_in, records_in
@@ -65,6 +66,8 @@ _NOT_SPACE = re.compile(r"\S")
 _FIRST = re.compile(r"[^\s\"'“”„’«‹(\[]")
 _SHORTEST = re.compile(r"\S\s*\S")
 """A sentence has two characters at least."""
+_SMALL_END, _FEWEST_SMALL = re.compile(r"(?<=[^\W\d_]{2})\.(?= {1,79}[a-z])"), 2
+"""A full stop before a small letter, and how many show that it is no abbreviation that is not known."""
 _LINE_END = re.compile(r"[ \t\r]*\n")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
 MOST = 20_000
@@ -121,7 +124,20 @@ def _sentences(text: str) -> list[str]:
         pieces.append(text[start:])
     elif start < len(text):
         pieces[-1] += text[start:]
-    return [item for piece in pieces for item in items_in(piece)]
+    return [item for piece in pieces for part in _written_small(piece) for item in items_in(part)]
+
+
+def _written_small(text: str) -> list[str]:
+    """Returns the sentences of a text that starts them without capitals, as many write in chats."""
+    if text.count(". ") < _FEWEST_SMALL:
+        return [text]
+    cuts = [
+        found.end()
+        for found in _SMALL_END.finditer(text)
+        if not _is_inner(text, found.start(), found.end(), "a")
+    ]
+    edges = [0, *cuts, len(text)] if len(cuts) >= _FEWEST_SMALL else [0, len(text)]
+    return [text[start:end] for start, end in pairwise(edges)]
 
 
 def _is_inside(functions: list[tuple[int, int]], position: int) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .texts import Given
 
-Covers = Literal["prompt", "history", "documents", "examples"]
+Covers = Literal["prompt", "history", "documents", "examples", "blocks"]
 Warnings = Sequence[str] | Callable[[], Sequence[str]]
 MoreTokens = Callable[[str, str], int | None]
 """(block, segment id) -> tokens more that bring a piece back; 0 if none do, None if unknown."""
