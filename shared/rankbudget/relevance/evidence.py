@@ -180,12 +180,22 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:
                 ranks[j] = 1.0
-    few = max(few, min(SEVERAL, len(texts) // KEYED_ONE_IN))
-    for key in filter(_NAMING.search, dict.fromkeys(keys_in(query))):
-        weight, having = held.get(key, (0.0, {}))
-        for j in having if len({texts[j] for j in having}) <= few else ():
-            ranks[j] = max(1.0, ranks[j]) + weight
+    _lift_keyed(ranks, query, texts, held)
     return ranks
+
+
+def _lift_keyed(
+    ranks: list[float],
+    query: str,
+    texts: Sequence[str],
+    held: Mapping[str, tuple[float, Mapping[int, int]]],
+) -> None:
+    """Adds to the ranks of sentences with a key of the question that few others have, by its weight."""
+    few = max(1, len(texts) // ONE_IN, min(SEVERAL, len(texts) // KEYED_ONE_IN))
+    for key in filter(_NAMING.search, dict.fromkeys(keys_in(query))):
+        weight, places = held.get(key, (0.0, {}))
+        for j in places if len({texts[j] for j in places}) <= few else ():
+            ranks[j] = max(1.0, ranks[j]) + weight
 
 
 def _in_tiers(ratings: list[float], ranks: Sequence[float]) -> list[float]:
