@@ -12,13 +12,11 @@ from typing import Any
 
 from ..relevance.troubles import tells_trouble as text_tells_trouble
 from ..relevance.troubles import traces_in
-from ..relevance.words import content_words, numbered, raw_words, stem, without_counts
+from ..relevance.words import content_words, keys_in, numbered, raw_words, stem, without_counts
 from .json_values import dump
 
 Words = frozenset[str]
 """The words, names and numbers of a question, in one form each, and numbers with the word they belong to."""
-_NAME = re.compile(r"(?<!\w)\w+(?:[-./:@#]\w+)+")
-"""It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z][a-z])")
 _NUMBER = re.compile(
     r"(?<![\w.,])(?:[1-9]\d{0,2}(?:[,.'’\u202f\xa0]\d{3})+(?:[.,]\d{1,2})?|\d+[.,]\d{1,2})(?![.,]?\d|\w)"
@@ -132,7 +130,7 @@ def _reader(asked: Words) -> Callable[[str], Words]:
         words, apart = raw_words(text), _apart(text)
         found = [*words, *map(stem, words if apart == text else raw_words(apart))]
         if names:
-            found += names_in(text)
+            found += keys_in(text)
         if digits:
             found += map(_plain_number, _NUMBER.findall(text))
         if not numbers.isdisjoint(words):
@@ -146,14 +144,9 @@ def _pairs(text: str) -> list[str]:
     return [f"{word} {number}" for word, number in numbered(text)]
 
 
-def names_in(text: str) -> list[str]:
-    """Returns the names in a text that are made of several words, as K-10, 00:10 or ann@corp.com."""
-    return _NAME.findall(text.casefold())
-
-
 def _names(text: str) -> list[str]:
     """Returns the names of several words in a text, and its numbers in one form each."""
-    return [*names_in(text), *map(_plain_number, _NUMBER.findall(text))]
+    return [*keys_in(text), *map(_plain_number, _NUMBER.findall(text))]
 
 
 def _apart(text: str) -> str:

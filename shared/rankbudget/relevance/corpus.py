@@ -13,10 +13,12 @@ from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from ..segment import Segment
-from .words import content_terms, content_words, grams, raw_words, stem
+from .words import content_terms, content_words, grams, keys_in, raw_words, stem, times_of_key
 
 K1, B = 1.2, 0.75
 """How soon repeats of a word stop counting, and what a long text pays for its length: as usual for BM25."""
+ONE_IN = 100
+"""One text in so many, or one alone, may have what is rare."""
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _SLICE = 100_000
 """Characters of a long text whose words are listed at once: a list takes twelve times the text's memory."""
@@ -108,6 +110,7 @@ class TermIndex:
             self.lengths[i] -= len(raw_words(" ".join(tags)))
             self._gram_lengths[i] -= len("".join(tags))
         self._stems: dict[str, Mapping[int, int]] = {}
+        self._keys: dict[str, Mapping[int, int]] = {}
         self._pieces: dict[str, Mapping[int, int]] = {}
 
     @classmethod
@@ -144,14 +147,17 @@ class TermIndex:
         return found
 
     def bm25(self, query: str) -> list[float]:
-        """Returns the BM25 score of each text over stemmed words."""
+        """Returns the BM25 score of each text over stemmed words, and over keys that few texts have."""
         terms = Counter(content_terms(query))
-        return self._rate(terms, map(self.with_stem, terms), self.lengths)
+        few = max(1, self.size // ONE_IN)
+        keys = [held for held in map(self.with_key, keys_in(query)) if len(held) <= few]
+        found = [*map(self.with_stem, terms), *keys]
+        return self._rate([*terms.values(), *[1] * len(keys)], found, self.lengths)
 
     def gram_bm25(self, query: str) -> list[float]:
         """Returns the BM25 score of each text over pieces of words: inflections and compounds match."""
         pieces = Counter([gram for word in content_words(query) for gram in grams(word)])
-        return self._rate(pieces, self.with_pieces(tuple(pieces)), self._gram_lengths)
+        return self._rate(pieces.values(), self.with_pieces(tuple(pieces)), self._gram_lengths)
 
     def idf(self, holders: int) -> float:
         """Returns the weight of a term that occurs in `holders` texts; rare terms weigh more."""
@@ -170,7 +176,7 @@ class TermIndex:
         return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
 
     @cached_property
-    def _vocabulary(self) -> Iterable[str]:
+    def _vocabulary(self) -> Mapping[str, None]:
         return dict.fromkeys(chain.from_iterable(self.words))
 
     @cached_property
@@ -232,6 +238,22 @@ class TermIndex:
                 self._stems[term] = found  # kept for the next question that has the term
         return found
 
+    def with_key(self, key: str) -> Mapping[int, int]:
+        """Returns how often a key of `keys_in` occurs as a whole in each text that has it; for few keys."""
+        found = self._keys.get(key)
+        if found is None:
+            if self._parts:
+                found = self._sums([index.with_key(key) for index, _ in self._parts])
+            else:
+                words = set(raw_words(key))
+                known = words <= self._vocabulary.keys()  # a pasted question has many keys
+                near = [i for i, held in enumerate(self.words) if words <= held.keys()] if known else []
+                times = [(i, times_of_key(key, self._texts[i])) for i in near]
+                found = {i: n for i, n in times if n}
+            if found:
+                self._keys[key] = found
+        return found
+
     def with_pieces(self, pieces: Sequence[str]) -> list[Mapping[int, int]]:
         """Returns how often each piece occurs in the texts that have it; all texts are read once."""
         new = [piece for piece in pieces if piece not in self._pieces]
@@ -269,14 +291,14 @@ class TermIndex:
         return found
 
     def _rate(
-        self, wanted: Mapping[str, int], found: Iterable[Mapping[int, int]], lengths: Sequence[int]
+        self, wanted: Iterable[int], found: Iterable[Mapping[int, int]], lengths: Sequence[int]
     ) -> list[float]:
         """Returns the sum of what each term adds to each text that holds it."""
         scores = [0.0] * self.size
         scale = K1 * B / (sum(lengths) / max(1, self.size) or 1.0)
         base = K1 * (1 - B)
         longer = [scale * length for length in lengths]
-        for times, holders in zip(wanted.values(), found, strict=True):
+        for times, holders in zip(wanted, found, strict=True):
             weight = self.idf(len(holders)) * (K1 + 1)
             for i, n in holders.items():
                 scores[i] += times * (weight * n / (n + base + longer[i]))

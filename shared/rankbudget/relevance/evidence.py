@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
 from itertools import accumulate, chain, islice
@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import regex
 
 from ..segment import Segment
-from .corpus import BoundedCache, TermIndex, lead_of, scored_texts
+from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
 from .owners import NONE, owners_of
 from .protocol import Scorer
@@ -22,7 +22,7 @@ from .question import plain_question
 from .records import Marks, marks_of
 from .sentences import split_sentences
 from .stopwords import STOP_WORDS
-from .words import content_terms, raw_words, stem
+from .words import content_terms, keys_in, raw_words, stem
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -41,11 +41,15 @@ SHORT = 256
 """Characters of a text that says one thing: a note, a row, an entry."""
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
-MOST_ASKED, SEVERAL, ONE_IN = 0.9, 5, 100
+MOST_ASKED, SEVERAL = 0.9, 5
 """Share of the question that a direct match says with a word that five sentences have, or one in 100.
 
 Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
+KEYED_ONE_IN = 10
+"""Five sentences may have a key that comes before all else, where they are no more than one in ten."""
+_NAMING = re.compile(r"[\d_@#]|\w\w[.:]\w\w")
+"""What tells a key from words that are written with a hyphen or a slash."""
 _AHEAD = 0.01
 _LETTERS = 4
 _ID = regex.compile(r"(?=.*\d)(?=.*\p{L}).{4,}|\d{5,}")
@@ -77,8 +81,8 @@ def rate_documents(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     """Returns how likely each document holds evidence for the query; higher is likelier."""
     split = Sentences.of(segments)
     held = split.indexes(segments)
-    first = {split.owners[j] for j in _direct_matches(query, segments, split)}
-    rated = _with_first(_rated_documents(query, segments, scorer, split)[0], first)
+    ranks = list(map(max, split.rows(_direct_matches(query, segments, split))))
+    rated = _in_tiers(_rated_documents(query, segments, scorer, split)[0], ranks)
     del held
     return rated
 
@@ -94,7 +98,7 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
     documents, leads_on = _rated_documents(query, segments, scorer, split)
     flat = _rated_sentences(query, scorer, split, held[0], leads_on)
     flat = [rating + DOCUMENT * documents[owner] for rating, owner in zip(flat, split.owners, strict=True)]
-    return split.rows(_with_first(flat, _direct_matches(query, segments, split)))
+    return split.rows(_in_tiers(flat, _direct_matches(query, segments, split)))
 
 
 def rate_sentences_of(
@@ -110,13 +114,13 @@ def rate_sentences_of(
     long = any(len(segment.text) > SHORT for segment in segments)  # else none falls behind another
     flat = _rated_sentences(query, scorer, split, held[0]) if long else [0.0] * len(split.texts)
     matches = _direct_matches(query, segments, split)
-    documents = _with_first(list(rated), {split.owners[j] for j in matches})
+    documents = _in_tiers(list(rated), list(map(max, split.rows(matches))))
     best = list(map(max, split.rows(flat)))
     flat = [
         documents[i] + (rating - best[i] if len(segments[i].text) > SHORT else 0.0)
         for rating, i in zip(flat, split.owners, strict=True)
     ]
-    return split.rows(_with_first(flat, matches))
+    return split.rows(_in_tiers(flat, matches))
 
 
 def _rated_sentences(
@@ -145,16 +149,18 @@ def word_shares(query: str, texts: tuple[str, ...]) -> list[float]:
 
 
 def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, Mapping[int, int]]]:
-    """Returns the weight and the holders of each word of the question that any text has."""
-    index = TermIndex.of(texts)
-    terms = dict.fromkeys(content_terms(plain_question(query, texts)))
-    return {t: (index.idf(len(holders)), holders) for t in terms if (holders := index.with_stem(t))}
+    """Returns the weight and the holders of each word and key of the question that any text has."""
+    index, plain = TermIndex.of(texts), plain_question(query, texts)
+    held = {term: index.with_stem(term) for term in dict.fromkeys(content_terms(plain))}
+    held.update({key: index.with_key(key) for key in keys_in(plain)})
+    return {term: (index.idf(len(holders)), holders) for term, holders in held.items() if holders}
 
 
-def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> set[int]:
-    """Returns the sentences with an id that is asked for, or most of what is asked and a word that few have.
+def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> list[float]:
+    """Returns the rank of each sentence: 0, 1 for a direct match, more for one with a key of the question.
 
-    The words of a document's title do not count in it: its first sentence has them, whatever is asked.
+    A direct match has an id that is asked for, or most of what is asked and a word that few have. The words
+    of a document's title do not count in it: its first sentence has them, whatever is asked.
     """
     texts, owners = split.texts, split.owners
     titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
@@ -166,24 +172,44 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
     for term, places in own.items():
         for j in places:
             said[j] += held[term][0]
-    found, few = set(), max(1, len(texts) // ONE_IN)
+    ranks, few = [0.0] * len(texts), max(1, len(texts) // ONE_IN)
     for term, places in own.items():
         times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
         named = times <= few and _ID.fullmatch(term) is not None
         for j in places if times <= max(few, SEVERAL) else ():
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:
-                found.add(j)
-    return found
+                ranks[j] = 1.0
+    _lift_keyed(ranks, query, texts, held)
+    return ranks
 
 
-def _with_first(ratings: list[float], first: Collection[int]) -> list[float]:
-    """Returns ratings with some of them above all others, in their own order."""
-    others = [rating for i, rating in enumerate(ratings) if i not in first]
-    if not first or not others:
-        return ratings
-    lift = max(0.0, max(others) - min([ratings[i] for i in first]) + _AHEAD)
-    return [rating + lift if i in first else rating for i, rating in enumerate(ratings)]
+def _lift_keyed(
+    ranks: list[float],
+    query: str,
+    texts: Sequence[str],
+    held: Mapping[str, tuple[float, Mapping[int, int]]],
+) -> None:
+    """Adds to the ranks of sentences with a key of the question that few others have, by its weight."""
+    few = max(1, len(texts) // ONE_IN, min(SEVERAL, len(texts) // KEYED_ONE_IN))
+    for key in filter(_NAMING.search, dict.fromkeys(keys_in(query))):
+        weight, places = held.get(key, (0.0, {}))
+        for j in places if len({texts[j] for j in places}) <= few else ():
+            ranks[j] = max(1.0, ranks[j]) + weight
+
+
+def _in_tiers(ratings: list[float], ranks: Sequence[float]) -> list[float]:
+    """Returns ratings with those of a higher rank above all of lower ones, in their own order."""
+    tiers: dict[float, list[int]] = {}
+    for i, rank in enumerate(ranks):
+        tiers.setdefault(rank, []).append(i)
+    made, top = list(ratings), -math.inf
+    for _, places in sorted(tiers.items()):
+        lift = max(0.0, top - min([ratings[i] for i in places]) + _AHEAD)
+        for i in places:
+            made[i] += lift
+        top = max([made[i] for i in places])
+    return made
 
 
 def _rated_documents(

@@ -14,7 +14,7 @@ from .long_lines import SHORT, depths_of, is_keyed_list, is_table
 from .outline import Heading, above, ends_line, headings_of, is_gap, ruled_tables
 from .owners import NONE, named_first
 from .troubles import traces_in
-from .words import content_terms, numbered, without_counts
+from .words import content_terms, keys_in, numbered, without_counts
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
@@ -236,12 +236,13 @@ def _lift(ratings: list[float], first: Sequence[int], owners: Sequence[int]) -> 
 def _holders(
     query: str, pieces: Sequence[str], index: TermIndex
 ) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Returns which pieces hold each word of a question, and how many.
+    """Returns which pieces hold each word and key of a question, and how many.
 
     A number belongs to the word before it, where a piece has both: 88 people are not department 88.
     """
     few = max(1, len(pieces) // _FEW)
     holders = {term: list(index.with_stem(term)) for term in content_terms(without_counts(query))}
+    holders.update({key: list(index.with_key(key)) for key in keys_in(query)})
     times = {term: len(held) for term, held in holders.items()}
     for word, number in numbered(query):
         having = index.with_stem(number)

@@ -60,6 +60,37 @@ def content_words(text: str) -> list[str]:
     return [word for word in words if word not in STOP_WORDS] or words
 
 
+def keys_in(text: str) -> list[str]:
+    """Returns the folded keys in a text, made of several words or with an underscore before them.
+
+    Example:
+        >>> keys_in("Did ann@corp.com call _format_usage() of v1.10.2 on 2025-10-25? No.")
+        ['ann@corp.com', '_format_usage', '1.10.2', '2025-10-25']
+    """
+    return _KEY.findall(fold(text))
+
+
+def times_of_key(key: str, text: str) -> int:
+    """Returns how often a key of `keys_in` is in a text, not as a part of a longer number, word or key.
+
+    Example:
+        >>> [times_of_key("10.0.0.4", text) for text in ("10.0.0.4:80", "10.0.0.41", "1.10.0.0.4")]
+        [1, 0, 0]
+    """
+    return len(_whole(key).findall(fold(text)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _whole(key: str) -> re.Pattern[str]:
+    """Returns the pattern of a key: a v is before a version, and a T between a date and a time."""
+    before, behind = rf"(?<!{_LETTER})(?<!_)(?<!{_LETTER}-)", rf"(?![_-]?{_LETTER})"
+    if key[0].isdigit():
+        before = rf"(?<!\d)(?<!\d[-./:])(?:(?<!{_LETTER})|(?<=v)(?<!{_LETTER}v))"
+    if key[-1].isdigit():
+        behind = rf"(?![-./]?\d|(?!t\d){_LETTER})"
+    return re.compile(f"{before}{re.escape(key)}{behind}")
+
+
 def numbered(text: str) -> list[tuple[str, str]]:
     """Returns the numbers that stand right beside a word, with its stem: ("depart", "88") of "depart #88".
 
@@ -90,6 +121,13 @@ def without_counts(question: str) -> str:
     return made if raw_words(made) else question
 
 
+_LETTER = rf"[^\W_{_NO_SPACES}]"
+_JOINT = "(?:_+|[-./:@#]_*)"
+_KEY = re.compile(
+    rf"(?<!{_LETTER})(?<!_)(?:v(?=\d+\.\d))?"
+    rf"((?:_+{_LETTER}+|{_LETTER}+{_JOINT}{_LETTER}+)(?:{_JOINT}{_LETTER}+)*_*)"
+)
+"""It starts at the start of a word alone: a long run of letters is read once, not from each of them."""
 _NUMBERED = re.compile(
     r"(?<![^\W_])([^\W\d_]{2,40})(?:[\s_.-]{0,2}(?:id|no|nr|num|number|key|code)\b\.?)?"
     r"(?:[^\w\n,;.!?]|_){1,4}"
