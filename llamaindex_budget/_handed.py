@@ -16,7 +16,7 @@ from ._codec import CODEC
 
 
 class Notes:
-    """Role and fingerprint of messages, by a hash of what a store holds of them: 24 bytes each, no content."""
+    """Role and fingerprint of messages, by a hash of what a store holds: 24 bytes each, no content."""
 
     def __init__(self) -> None:
         self._keys, self._roles, self._prints = array("q"), list[str](), list[str]()

@@ -291,7 +291,10 @@ def test_a_session_cuts_a_tool_result_by_the_question_of_its_own_turn() -> None:
     session = BudgetSession(660)
     turn = TURNS["a tool result"](text, "What is the phone of ann150@corp.com?")
     first = session.fit(turn).messages
-    said = [{"role": "assistant", "content": "70450"}, {"role": "user", "content": "Is that a phone of ours?"}]
+    said = [
+        {"role": "assistant", "content": "70450"},
+        {"role": "user", "content": "Is that a phone of ours?"},
+    ]
     second = session.fit([*turn, *said]).messages
     assert "ann150@" in first[-1]["content"]
     assert second[2] == first[2]
