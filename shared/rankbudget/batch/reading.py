@@ -32,7 +32,7 @@ _OF_MESSAGES = ("content",)
 _KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), _OF_MESSAGES) | {"tools": None}
 """Fields that may be null in inputs that are no documents; tools are sent and counted as they are."""
 _PAYLOADS = frozenset({"arguments", "input", "args", "response", "citations"})
-"""Fields in which null is a value: what a tool takes and gives, and citations, whose keys Anthropic requires.
+"""Fields in which null is a value: what a tool takes and gives; Anthropic requires each key of a citation.
 
 A search of Anthropic's gives `page_age` as null in its content; contents of other results are blocks.
 """
@@ -83,18 +83,7 @@ def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _S
     empty cells of pandas go; elsewhere these are null. Dates and decimal numbers become texts.
     """
     if isinstance(value, Mapping):
-        if value.get("role") is None and source == "line":
-            source = "text"
-        elif value.get("role") is None and keep == _OF_MESSAGES and "type" in value:
-            keep = ()  # an item of OpenAI's Responses API, or a block: "content" is another one's field
-        payloads = {*_PAYLOADS, "content"} if value.get("type") == "web_search_tool_result" else _PAYLOADS
-        made: dict[Any, Any] = {}
-        for key, inner in value.items():
-            is_written = source != "table" or key in payloads
-            one = plain(inner, keep and (), source="text" if is_written else "table")
-            if one is not None or keep is None or key in keep or (inner is None and source == "text"):
-                made[key] = one
-        return made
+        return _plain_fields(value, keep, source)
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -104,6 +93,25 @@ def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _S
     if isinstance(value, bytes):
         return value.decode()
     return str(value) if isinstance(value, _AS_TEXT) else value
+
+
+def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source: _Source) -> dict[Any, Any]:
+    if value.get("role") is None and source == "line":
+        source = "text"
+    elif value.get("role") is None and keep == _OF_MESSAGES and "type" in value:
+        keep = ()  # an item of OpenAI's Responses API, or a block: "content" is another one's field
+    payloads = {*_PAYLOADS, "content"} if value.get("type") == "web_search_tool_result" else _PAYLOADS
+    made: dict[Any, Any] = {}
+    for key, inner in value.items():
+        within: _Source = "text" if source != "table" or key in payloads else "table"
+        one = plain(inner, keep and (), source=within)
+        if one is not None or _may_be_null(key, inner, keep, source):
+            made[key] = one
+    return made
+
+
+def _may_be_null(key: Any, given: Any, keep: Collection[str] | None, source: _Source) -> bool:
+    return keep is None or key in keep or (given is None and source == "text")
 
 
 def _decoded(name: str, value: Any) -> Any:
