@@ -180,6 +180,79 @@ def test_nulls_in_arguments_that_were_written_stay(tmp_path_factory, arguments, 
     assert [row["messages"] for row in read_jsonl(folder / "out.jsonl")] == [chat, chat]
 
 
+def answered_with(payload, title):
+    """A conversation whose results, searches and citations hold null, as Gemini and Anthropic write them."""
+    cited = {"type": "char_location", "cited_text": "In 1997.", "document_index": 0, "document_title": title}
+    found = {
+        "type": "web_search_result",
+        "url": "u",
+        "title": "t",
+        "encrypted_content": "A",
+        "page_age": title,
+    }
+    return [
+        {"role": "user", "parts": [{"text": "Price of 7?"}]},
+        {"role": "model", "parts": [{"function_call": {"name": "price", "args": payload}}]},
+        {"role": "user", "parts": [{"function_response": {"name": "price", "response": payload}}]},
+        {"role": "model", "parts": [{"text": "It has none."}]},
+        {"role": "user", "content": "When was it made?"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "7"}},
+                {"type": "web_search_tool_result", "tool_use_id": "s", "content": [found]},
+                {"type": "text", "text": "1997", "citations": [cited]},
+            ],
+        },
+    ]
+
+
+@draws()
+@given(ARGUMENTS, st.none() | st.just("Part 7"))
+def test_nulls_in_results_and_citations_stay(tmp_path_factory, payload, title):
+    """Without them a result says something else, and Anthropic refuses a citation without `document_title`."""
+    chat, folder = answered_with(payload, title), tmp_path_factory.mktemp("lines")
+    fit, row = FitPrompt(1000, strict=True), {"history": chat, "question": "And now?"}
+    lines = [row, {**row, "history": json.dumps(chat)}]
+    run(write_jsonl(folder / "in.jsonl", lines), folder / "out.jsonl", fit=fit, workers=1)
+    made = [*read_jsonl(folder / "out.jsonl"), fit.row(row)]
+    made = [{name: row[name] for name in ("messages", "prompt_tokens", "budget_error")} for row in made]
+    assert made[0]["messages"] == [*chat, {"role": "user", "content": "And now?"}]
+    assert made[0] == made[1] == made[2]
+
+
+def test_blocks_of_a_line_stay_as_they_were_written(tmp_path):
+    """No table was involved: OpenAI requires `code` of such an item, null where there was none."""
+    item = {"type": "code_interpreter_call", "id": "i", "code": None, "outputs": None, "container_id": "c"}
+    text = {"type": "input_text", "text": "Go.", "cache_control": None}
+    chat = [{"role": "user", "content": [text]}, item]
+    row = {"history": chat, "question": "And now?"}
+    run(write_jsonl(tmp_path / "in.jsonl", [row]), tmp_path / "o.jsonl", fit=FitPrompt(500), workers=1)
+    assert read_jsonl(tmp_path / "o.jsonl")[0]["messages"][:2] == chat
+
+
+@pytest.mark.parametrize("is_arrow", [False, True])
+def test_items_of_the_responses_api_get_no_content(is_arrow):
+    """OpenAI refuses `content` in a call; Arrow gives it one where another item of the column has it."""
+    call = {"type": "function_call", "call_id": "f", "name": "w", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "f", "output": "Sun."}
+    history = [
+        {"role": "user", "content": "Weather?"},
+        call,
+        output,
+        {"role": "assistant", "content": "Sun."},
+    ]
+    every = dict.fromkeys(("role", "content", "type", "call_id", "name", "arguments", "output"))
+    given, fit = [{**every, **one} for one in history], FitPrompt(300, strict=True)
+    if is_arrow:
+        pa = pytest.importorskip("pyarrow")
+        table = fit(pa.table({"history": [history], "question": ["And now?"]}))
+        made = json.loads(table.column("messages").to_pylist()[0])
+    else:
+        made = fit.row({"history": given, "question": "And now?"})["messages"]
+    assert made[:-1] == history
+
+
 def test_fields_without_a_value_go_though_arguments_keep_theirs(tmp_path):
     """What pandas wrote as NaN is no value in either; explicit nulls of a text stay, whatever else it holds."""
     call = {"function": {"name": "f", "arguments": {"due": None, "task": float("nan")}}}

@@ -180,3 +180,28 @@ def test_the_calls_a_user_message_answers_are_read_with_or_without_a_way_of_the_
 def test_an_odd_block_costs_its_text() -> None:
     """A block whose type is no word is counted as the JSON it is."""
     assert WordCounter().count_message({"role": "user", "content": [{"type": ["x"]}]}) >= 5
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "What is the time in Kiel?"},
+        {"role": "assistant", "content": "It is noon."},
+        {"role": "user", "parts": [{"text": "What is the time?"}]},
+        {"type": "function_call", "call_id": "f", "name": "w", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "f", "output": "Sun."},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Kiel is in Germany."}]},
+    ],
+)
+def test_a_null_field_is_read_as_absent(message: dict[str, Any]) -> None:
+    """A table gives every message the fields of all, with null; the text under another field is still there."""
+    codec, nulls = DictCodec(), dict.fromkeys(("role", "content", "parts", "output", "tool_calls"))
+    padded = {**nulls, **message}
+    for read in (codec.role, codec.call_ids, codec.answers, codec.goes_on):
+        assert read(padded) == read(message)
+    shown = [codec.to_dict(one).get("content") for one in (padded, message)]
+    assert content_text(shown[0]) == content_text(shown[1])
+    codec.check(padded, 0)
+    if codec.role(message) == "tool":
+        assert codec.result_id(padded) == codec.result_id(message)
+    assert WordCounter().count_messages([padded]) == WordCounter().count_messages([message])

@@ -28,10 +28,14 @@ _TEXTS = ("system", "question", "project", "task")
 """Inputs whose text is the text itself; a text in any other is JSON."""
 _AS_TEXT = (date, time, Decimal)
 _TEXT_KEYS = ("text", "content", "page_content")
-_KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), ("content",)) | {"tools": None}
+_OF_MESSAGES = ("content",)
+_KEPT_NULLS = dict.fromkeys((*_TEXTS, "history"), _OF_MESSAGES) | {"tools": None}
 """Fields that may be null in inputs that are no documents; tools are sent and counted as they are."""
-_ARGUMENTS = frozenset({"arguments", "input", "args"})
-"""Fields of calls, which hold what the schema of a tool allows: null, too."""
+_PAYLOADS = frozenset({"arguments", "input", "args", "response", "citations"})
+"""Fields in which null is a value: what a tool takes and gives; Anthropic requires each key of a citation.
+
+A search of Anthropic's gives `page_age` as null in its content; contents of other results are blocks.
+"""
 _Source = Literal["table", "line", "text"]
 """Where nested values come from: Arrow or pandas, a line of JSON, or the text of a cell that is JSON."""
 _FIELDS = ("id", "title", "score", "label", "kind", "priority")
@@ -47,7 +51,7 @@ class PromptParts:
 
 
 class Line(dict[str, Any]):
-    """Values of a line of JSON: no table added nulls to the arguments of its calls."""
+    """Values of a line of JSON: a table may have added nulls to the keys of messages, to nothing else."""
 
 
 def read_row(row: Mapping[str, Any]) -> PromptParts:
@@ -71,20 +75,15 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     return PromptParts(blocks, question, tools or None)
 
 
-def plain(value: Any, keep: Collection[str] | None = ("content",), *, source: _Source = "table") -> Any:
+def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _Source = "table") -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
     Arrow gives every message of a column the fields of all of them. What is in `keep` may be null, with None
-    all fields; deeper nulls go. Of a text, and in the arguments of a call of a line, only empty cells of
-    pandas go; elsewhere these are null. Dates and decimal numbers become texts.
+    all fields; deeper nulls go. Of a text, in payloads, and in a line below the keys of its messages, only
+    empty cells of pandas go; elsewhere these are null. Dates and decimal numbers become texts.
     """
     if isinstance(value, Mapping):
-        made: dict[Any, Any] = {}
-        for key, inner in value.items():
-            one = plain(inner, keep and (), source=_source_in(key, source))
-            if one is not None or keep is None or key in keep or (inner is None and source == "text"):
-                made[key] = one
-        return made
+        return _plain_fields(value, keep, source)
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -96,9 +95,23 @@ def plain(value: Any, keep: Collection[str] | None = ("content",), *, source: _S
     return str(value) if isinstance(value, _AS_TEXT) else value
 
 
-def _source_in(key: Any, source: _Source) -> _Source:
-    """Returns how nulls in a field of a value are read: in arguments, those of a line were written, too."""
-    return "text" if source == "line" and key in _ARGUMENTS else source
+def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source: _Source) -> dict[Any, Any]:
+    if value.get("role") is None and source == "line":
+        source = "text"
+    elif value.get("role") is None and keep == _OF_MESSAGES and "type" in value:
+        keep = ()  # an item of OpenAI's Responses API, or a block: "content" is another one's field
+    payloads = {*_PAYLOADS, "content"} if value.get("type") == "web_search_tool_result" else _PAYLOADS
+    made: dict[Any, Any] = {}
+    for key, inner in value.items():
+        within: _Source = "text" if source != "table" or key in payloads else "table"
+        one = plain(inner, keep and (), source=within)
+        if one is not None or _may_be_null(key, inner, keep, source):
+            made[key] = one
+    return made
+
+
+def _may_be_null(key: Any, given: Any, keep: Collection[str] | None, source: _Source) -> bool:
+    return keep is None or key in keep or (given is None and source == "text")
 
 
 def _decoded(name: str, value: Any) -> Any:

@@ -41,7 +41,7 @@ def message_tokens(message: Any, count: Count, media: MediaTable, *, start: int 
         message = as_block(message)
     if not isinstance(message, Mapping):
         return start + count(as_text(message))
-    if "role" not in message and kind_of(message):  # an item of OpenAI's Responses API
+    if message.get("role") is None and kind_of(message):  # an item of OpenAI's Responses API
         return start + _block_tokens(message, count, media, 0)
     fields = [(key, value) for key, value in message.items() if value is not None]
     return start + sum([_field_tokens(key, value, count, media) for key, value in fields])

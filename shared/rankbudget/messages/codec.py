@@ -112,6 +112,8 @@ class DictCodec:
         try:
             role = message["role"]
         except (TypeError, KeyError, IndexError):
+            role = None
+        if role is None:
             kind = kind_of(message)  # an item of OpenAI's Responses API
             says = kind.endswith("_call") or kind in _ASSISTANT_ITEMS
             role = "tool" if is_result(kind) else "assistant" if says else None
@@ -138,14 +140,14 @@ class DictCodec:
             return {self.role(m) for m in islice(messages, start, None)}
 
     def to_dict(self, message: Any) -> Mapping[str, Any]:
-        if "role" not in message:  # an item of the Responses API
+        if message.get("role") is None:  # an item of the Responses API
             if self.role(message) == "assistant":
                 return {"role": "assistant", "content": [message]}
             answered, held = self.result_id(message), message.get("output") or [message]
             return {"role": "tool", "content": held, "tool_call_id": answered}
         calls = message.get("tool_calls")
         plain = not calls or all(isinstance(call, Mapping) for call in _calls_beside(message))
-        if plain and "parts" not in message:
+        if plain and message.get("parts") is None:
             return message  # type: ignore[no-any-return]  # a dict is its own neutral form
         neutral = {key: value for key, value in message.items() if key != "parts"}
         neutral |= {"role": self.role(message), "content": _content(message)}
@@ -177,7 +179,7 @@ class DictCodec:
 
     def goes_on(self, message: Any) -> bool:
         """Returns whether `message` is one of several items of an answer, as in OpenAI's Responses API."""
-        return "role" not in message
+        return message.get("role") is None
 
     def check(self, message: Any, position: int) -> None:
         """Raises MessageError for content of `message` that no provider reads, and names its `position`."""
@@ -217,7 +219,7 @@ class DictCodec:
 
     def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
         """Returns a copy of `message` with the ids `new` for the calls of the references `old`, in order."""
-        if self.role(message) == "tool" and "role" in message:
+        if self.role(message) == "tool" and message.get("role") is not None:
             return {**message, "tool_call_id": new[0]}
         if not message.get("tool_calls"):
             return message
@@ -233,12 +235,12 @@ class DictCodec:
 
 def _content_key(message: Mapping[str, Any]) -> str:
     """Returns under which key a message keeps its content."""
-    return "parts" if "parts" in message else "output" if "output" in message else "content"
+    return next((key for key in ("parts", "output") if message.get(key) is not None), "content")
 
 
 def _content(message: Mapping[str, Any]) -> Any:
     """Returns the content blocks of a message; an item of the Responses API is one itself."""
-    return message.get(_content_key(message)) if "role" in message else message
+    return message if message.get("role") is None else message.get(_content_key(message))
 
 
 def _is_readable(block: Any) -> bool:
