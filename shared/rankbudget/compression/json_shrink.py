@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import counted
 from .excerpts import excerpt_of
-from .importance import Words, by_importance, saying, tells_trouble
+from .importance import Words, by_importance, ranked_by_words, saying, tells_trouble
 from .json_columns import as_columns, as_rows
 from .json_values import Number, dump, parse
 
@@ -26,7 +26,31 @@ _GAP = 30
 """Characters of a marker and its separator."""
 
 
-def shrink(value: Any, target: int, asked: Words = frozenset()) -> Any:
+T = TypeVar("T")
+
+
+class Asked:
+    """What is asked about one text, and what was found out about its values for all lengths that are tried."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self._known: dict[tuple[Callable[[Any], Any], int], tuple[Any, Any]] = {}
+
+    def once(self, find: Callable[[Any], T], value: Any) -> T:
+        """Returns what `find` finds out about a value, which is held so that no other gets its id."""
+        key = (find, id(value))
+        if key not in self._known:
+            self._known[key] = value, find(value)
+        found: T = self._known[key][1]
+        return found
+
+    def order(self, value: list[Any]) -> tuple[list[int], list[int]]:
+        """Returns where an array says best what was asked, and all its places, most worth keeping first."""
+        ranked = ranked_by_words(value, self.words)
+        return ranked[0][:1], by_importance(value, self.words, ends_first=1, ranked=ranked)
+
+
+def shrink(value: Any, target: int, asked: Asked) -> Any:
     """Returns `value` in about `target` characters of dense JSON."""
     if _size(value) <= target:
         return value
@@ -39,7 +63,7 @@ def shrink(value: Any, target: int, asked: Words = frozenset()) -> Any:
     return value
 
 
-def shrink_lines(values: list[Any], target: int, asked: Words) -> str:
+def shrink_lines(values: list[Any], target: int, asked: Asked) -> str:
     """Returns one JSON value a line in about `target` characters, gaps as `{"omitted": "3 items"}`."""
     return "\n".join(map(dump, _shrink_array(values, target, asked, lambda said: {"omitted": said})))
 
@@ -52,17 +76,17 @@ def _size(value: Any) -> int:
     return len(value) + 2 if isinstance(value, str) else 5
 
 
-def _shrink_string(value: str, target: int, asked: Words) -> str:
+def _shrink_string(value: str, target: int, asked: Asked) -> str:
     """Returns a string with the lines or sentences that were asked for; one that is JSON stays JSON."""
     room = max(target - _GAP, _WHOLE_STRING)
     if room >= len(value):
         return value
-    inner = parse(value)
+    inner = asked.once(parse, value)
     if inner is not None:
         return dump(shrink(inner, room, asked))
     if len(value) <= _WHOLE_STRING or not re.search(r"\s", value[: 4 * _WHOLE_STRING]):
         return value if len(value) <= max(target, _WHOLE_STRING * 4) else f"{value[:_WHOLE_STRING]}..."
-    excerpt = excerpt_of(value, asked)
+    excerpt = excerpt_of(value, asked.words)
     if excerpt is not None and (made := excerpt(room)):
         return made
     start, end = value[: room * 2 // 3], value[-(room // 3) :]
@@ -71,12 +95,12 @@ def _shrink_string(value: str, target: int, asked: Words) -> str:
     return f"{start} [{len(value) - len(start) - len(end)} chars] {end}"
 
 
-def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str, Any]:
+def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str, Any]:
     """Returns an object with ids, names and errors whole; larger values share what is left.
 
     Those that were asked for share first. Columns of a table lose the same rows.
     """
-    rows = as_rows(value)
+    rows = asked.once(as_rows, value)
     if rows is not None:
         columns = as_columns(rows, _shrink_object(rows.value, target, asked))
         if columns is not None:
@@ -84,7 +108,9 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str
     sizes = {key: _size(item) for key, item in value.items()}
     order = sorted(value, key=lambda key: (not tells_trouble(key), not _NAMES_FIRST.search(key), sizes[key]))
     keys = list(value)
-    named = dict.fromkeys([keys[i] for i in saying([[key, item] for key, item in value.items()], asked)])
+    named = dict.fromkeys(
+        [keys[i] for i in saying([[key, item] for key, item in value.items()], asked.words)]
+    )
     large = [key for key in named if sizes[key] > _SMALL]
     room = target - _GAP
     beside = sum(len(key) + 4 + size for key, size in sizes.items() if size <= _SMALL)
@@ -108,22 +134,23 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Words) -> dict[str
 
 
 def _shrink_array(
-    value: list[Any], target: int, asked: Words, marker: Callable[[str], Any] = str
+    value: list[Any], target: int, asked: Asked, marker: Callable[[str], Any] = str
 ) -> list[Any]:
     """Returns an array with a few items, shortened where they must be, then with more that fit whole."""
     room = target - _GAP
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
-    named = saying(value, asked)[:1]
-    for i in by_importance(value, asked, ends_first=1):
+    named, order = asked.once(asked.order, value)
+    for i in order:
         item, missing = value[i], fewest - len(kept)
         share = room // min(missing, 2 if i in named else missing) if missing > 0 else 0
-        if missing > 0 and _size(item) >= min(2 * share, room):
+        size = _size(item)
+        if missing > 0 and size >= min(2 * share, room):
             item = shrink(item, share - 1, asked)
-        size = _size(item) + 1
-        if size <= room:
+            size = _size(item)
+        if size < room:
             kept[i] = item
-            room -= size
+            room -= size + 1
     out = [kept[i] for i in sorted(kept)]
     if len(kept) < len(value):
         places = [-1, *sorted(kept), len(value)]
