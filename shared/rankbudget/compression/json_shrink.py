@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Asked:
-    """What is asked about one text, and what was found out about its values for all lengths that are tried."""
+    """What is asked about one text, and what was found out of its values for all lengths that are tried."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
