@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import Segment, fit_documents, fit_messages
+from rankbudget.relevance import troubles
 from rankbudget.relevance.sentences import split_sentences
 from tests.drawing import draws
 
@@ -63,6 +64,12 @@ def test_the_line_that_tells_of_an_error_stays(told: str, lines: int, limit: int
         {"role": "tool", "tool_call_id": "1", "content": "\n".join(log)},
     ]
     assert told.splitlines()[-1] in fit_messages(chat, max_tokens=limit).messages[-1]["content"]
+
+
+@given(st.from_regex(troubles._TROUBLE, fullmatch=True))
+def test_each_text_of_the_pattern_tells_of_an_error(told: str) -> None:
+    """The quick look for signs passes over no text that the pattern finds."""
+    assert troubles.tells_trouble(told)
 
 
 def test_ordinary_lines_are_no_errors() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -22,6 +25,7 @@ from rankbudget import (
     fit_text,
 )
 from rankbudget.batch import FitPrompt
+from rankbudget.compression import importance, json_shrink, structured
 from rankbudget.conversation.timeline import Timeline
 from rankbudget.counting.tiktoken_counter import TiktokenCounter
 from rankbudget.fitting import doubles
@@ -289,3 +293,53 @@ def test_documents_that_the_room_cannot_hold_are_counted_when_the_report_is_read
     assert planned < everything // 2
     assert len([d for d in plan.report.decisions if d.block == "knowledge" and d.before > 0]) == len(texts)
     assert counter.characters - planned > everything // 2
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_step_of_a_long_run_cuts_its_own_result_alone(
+    monkeypatch: pytest.MonkeyPatch, *, remembers: bool
+) -> None:
+    """However many long results an agent has read, one more step shortens no older result again.
+
+    Only the newest result is cut, and at most one older one that takes the rest of the room.
+    """
+    read, cut = [0], structured.compress_structured
+
+    def noted(text: str, *given: Any, **named: Any) -> str:
+        read[0] += len(text)
+        return cut(text, *given, **named)
+
+    monkeypatch.setattr(structured, "compress_structured", noted)
+    result = "".join(f"line {i} of words. " for i in range(2_000))
+    run: list[dict[str, Any]] = [{"role": "user", "content": "Find order 17."}]
+    for i in range(124):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        run.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        run.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}. {result}"})
+    counter = counter_for("o200k_base")
+    once = partial(fit_messages, max_tokens=60_000, counter=counter)
+    fit = BudgetSession(60_000, counter=counter).fit if remembers else once
+    fit(run[:-6])
+    assert sum(len(message["content"]) for message in run) > 4_000_000
+    for stop in (-4, -2, None):
+        read[0] = 0
+        fit(run[:stop])
+        assert read[0] <= 2.5 * len(result)
+
+
+def test_what_is_asked_is_looked_for_once_in_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each size that is tried for a JSON array chooses among items that were read for the first one."""
+    read, rank = [0], importance.ranked_by_words
+
+    def noted(items: list[Any], asked: frozenset[str]) -> importance.Ranked:
+        read[0] += len(items)
+        return rank(items, asked)
+
+    monkeypatch.setattr(json_shrink, "ranked_by_words", noted, raising=False)
+    monkeypatch.setattr(importance, "ranked_by_words", noted)
+    rows = [{"order": f"O{i}", "status": "sent" * (i % 7), "price": i} for i in range(800)]
+    for text in (json.dumps(rows), json.dumps({"content": json.dumps(rows)})):
+        read[0] = 0
+        kept = structured.compress_structured(text, 200, counter_for("o200k_base"), "Where is order O423?")
+        assert "O423" in kept
+        assert read[0] <= len(rows) + 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import counted
 from .excerpts import excerpt_of
@@ -26,25 +26,28 @@ _GAP = 30
 """Characters of a marker and its separator."""
 
 
+T = TypeVar("T")
+
+
 class Asked:
-    """The words of a question, and the order in which it wants the items of an array.
+    """What is asked about one text, and what was found out of its values for all lengths that are tried."""
 
-    The order does not depend on the target, so it is found once, however many targets are tried.
-    """
-
-    def __init__(self, words: Words = frozenset()) -> None:
+    def __init__(self, words: Words) -> None:
         self.words = words
-        self._known: dict[int, tuple[list[Any], list[int], list[int]]] = {}
+        self._known: dict[tuple[Callable[[Any], Any], int], tuple[Any, Any]] = {}
 
-    def order(self, items: list[Any]) -> tuple[list[int], list[int]]:
-        """Returns positions, most worth keeping first, and the one that says most of what was asked."""
-        known = self._known.get(id(items))
-        if known is None:
-            ranked = ranked_by_words(items, self.words)
-            order = by_importance(items, self.words, ends_first=1, ranked=ranked)
-            # The items are held, so that no other array gets their id.
-            known = self._known[id(items)] = items, order, ranked[0][:1]
-        return known[1:]
+    def once(self, find: Callable[[Any], T], value: Any) -> T:
+        """Returns what `find` finds out about a value, which is held so that no other gets its id."""
+        key = (find, id(value))
+        if key not in self._known:
+            self._known[key] = value, find(value)
+        found: T = self._known[key][1]
+        return found
+
+    def order(self, value: list[Any]) -> tuple[list[int], list[int]]:
+        """Returns where an array says best what was asked, and all its places, most worth keeping first."""
+        ranked = ranked_by_words(value, self.words)
+        return ranked[0][:1], by_importance(value, self.words, ends_first=1, ranked=ranked)
 
 
 def shrink(value: Any, target: int, asked: Asked) -> Any:
@@ -78,7 +81,7 @@ def _shrink_string(value: str, target: int, asked: Asked) -> str:
     room = max(target - _GAP, _WHOLE_STRING)
     if room >= len(value):
         return value
-    inner = parse(value)
+    inner = asked.once(parse, value)
     if inner is not None:
         return dump(shrink(inner, room, asked))
     if len(value) <= _WHOLE_STRING or not re.search(r"\s", value[: 4 * _WHOLE_STRING]):
@@ -97,7 +100,7 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str
 
     Those that were asked for share first. Columns of a table lose the same rows.
     """
-    rows = as_rows(value)
+    rows = asked.once(as_rows, value)
     if rows is not None:
         columns = as_columns(rows, _shrink_object(rows.value, target, asked))
         if columns is not None:
@@ -137,16 +140,17 @@ def _shrink_array(
     room = target - _GAP
     fewest = max(min(len(value), _FEWEST_ITEMS, room // _LEAST_ITEM), 1)
     kept: dict[int, Any] = {}
-    order, named = asked.order(value)
+    named, order = asked.once(asked.order, value)
     for i in order:
         item, missing = value[i], fewest - len(kept)
         share = room // min(missing, 2 if i in named else missing) if missing > 0 else 0
-        if missing > 0 and _size(item) >= min(2 * share, room):
+        size = _size(item)
+        if missing > 0 and size >= min(2 * share, room):
             item = shrink(item, share - 1, asked)
-        size = _size(item) + 1
-        if size <= room:
+            size = _size(item)
+        if size < room:
             kept[i] = item
-            room -= size
+            room -= size + 1
     out = [kept[i] for i in sorted(kept)]
     if len(kept) < len(value):
         places = [-1, *sorted(kept), len(value)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from hashlib import blake2b
 from itertools import takewhile
 
 from ..counting.protocol import TokenCounter
@@ -20,15 +21,20 @@ _ATTEMPTS = 8
 _FULL = 0.9
 _SHORT = 64
 
-_CUTS: BoundedCache[tuple[str, int, str | None, int], tuple[TokenCounter, str]] = BoundedCache(
-    max_size=4_000_000, size=lambda key: len(key[0]) + len(key[2] or "")
+_CUTS: BoundedCache[tuple[bytes, int, int], tuple[TokenCounter, str]] = BoundedCache(
+    max_size=4_000_000, size=lambda _: 256, value_size=lambda known: len(known[1])
 )
-"""Texts that were shortened lately: an agent asks for the same ones at every step."""
+"""What texts were shortened to lately: an agent asks for the same ones at every step.
+
+The long texts are known by their digests, so that all results of a long run have room.
+"""
 
 
 def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, question: str | None) -> str:
     """Returns what `compress_structured` does, or without a question the start and the end of a text."""
-    key = (text, max_tokens, question, id(counter))
+    digest = blake2b(repr((len(text), question)).encode(), digest_size=16)
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    key = (digest.digest(), max_tokens, id(counter))
     known = _CUTS.find(key)
     if known is None or known[0] is not counter:
         structured = partial(compress_structured, question=question or "")
@@ -66,20 +72,20 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     start = counter.truncate(text, max_tokens)
     if len(start) == len(text):
         return text
-    size, value, words = len(start), parse(text), words_of(question)
-    asked = Asked(words)
+    size, value, asked = len(start), parse(text), words_of(question)
     if value is not None:
         dense = _OUTSIDE_STRINGS.sub(lambda m: m.group(1) or "", text)
         # The dense form is counted only where it could fit.
         if len(dense) <= 2 * size + _SHORT and counter.count(dense) <= max_tokens:
             return dense
-        least = "[]" if isinstance(value, list) else "{}"
-        return _longest(lambda target: dump(shrink(value, target, asked)), size, max_tokens, counter, least)
+        least, about = "[]" if isinstance(value, list) else "{}", Asked(asked)
+        return _longest(lambda target: dump(shrink(value, target, about)), size, max_tokens, counter, least)
     lines = [line for line in text.splitlines() if line.strip()]
     values = list(takewhile(lambda value: value is not None, map(parse, lines)))
     if values and len(values) == len(lines):
-        return _longest(lambda target: shrink_lines(values, target, asked), size, max_tokens, counter, "{}")
-    make = excerpt_of(text, words, question)
+        about = Asked(asked)
+        return _longest(lambda target: shrink_lines(values, target, about), size, max_tokens, counter, "{}")
+    make = excerpt_of(text, asked, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
     return kept or cut_from(text, start, max_tokens, counter, "...", "both")
 

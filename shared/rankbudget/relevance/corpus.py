@@ -32,11 +32,14 @@ class BoundedCache(Generic[K, V]):
     Args:
         max_size: the sum of sizes it may hold.
         size: the size of one entry, by its key.
+        value_size: what its value adds to that, where the key does not tell.
     """
 
-    def __init__(self, *, max_size: int, size: Callable[[K], int]) -> None:
+    def __init__(
+        self, *, max_size: int, size: Callable[[K], int], value_size: Callable[[V], int] = lambda _: 0
+    ) -> None:
         self._max_size = max_size
-        self._size = size
+        self._size, self._value_size = size, value_size
         self._held: OrderedDict[K, V] = OrderedDict()
         self._total = 0
         self._lock = Lock()
@@ -60,11 +63,13 @@ class BoundedCache(Generic[K, V]):
     def keep(self, key: K, value: V) -> None:
         """Keeps a value, and forgets what was used longest ago while all is too large."""
         with self._lock:
-            self._total += 0 if key in self._held else self._size(key)
+            if key in self._held:
+                self._total -= self._size(key) + self._value_size(self._held.pop(key))
+            self._total += self._size(key) + self._value_size(value)
             self._held[key] = value
             while self._total > self._max_size and len(self._held) > 1:
-                old, _ = self._held.popitem(last=False)
-                self._total -= self._size(old)
+                old, forgotten = self._held.popitem(last=False)
+                self._total -= self._size(old) + self._value_size(forgotten)
 
 
 def word_counts(text: str) -> Mapping[str, int]:

@@ -128,6 +128,12 @@ def test_caches_are_bounded_and_correct() -> None:
         assert cache.get(key, lambda k: made.append(k) or k.upper()) == key.upper()  # type: ignore[func-returns-value]
     assert made == ["a", "b", "c", "d"]
     assert [key for key in "abcd" if cache.find(key)] == ["a", "c", "d"]
+    sized: BoundedCache[str, str] = BoundedCache(max_size=7, size=lambda _: 1, value_size=len)
+    for key, value in (("a", "1"), ("b", "1234"), ("b", "12"), ("c", "1"), ("d", "123456")):
+        sized.keep(key, value)
+        assert sized.find(key) == value
+        assert (sized.find("a") is None) == (key == "d")
+    assert [key for key in "abcd" if sized.find(key)] == ["d"]
 
 
 def test_a_second_question_reads_no_text_again(monkeypatch: pytest.MonkeyPatch) -> None:
