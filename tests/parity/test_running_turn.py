@@ -248,3 +248,62 @@ def test_a_long_run_is_read_as_far_as_it_fits(size: int, cut: str) -> None:
         return counter.characters
 
     assert read(size) <= 1.2 * read(300)
+
+
+# ---- beside a summary ------------------------------------------------------------------------------------
+TOLD = "The town is LISBON."
+SHORT_TURN = st.lists(st.integers(1, 900), min_size=1, max_size=6)
+
+
+def _summed(text: str, max_tokens: int) -> str:
+    return TOLD
+
+
+def _with_session(session: BudgetSession, given: Thread, limit: int) -> Any:
+    return session.fit(given)
+
+
+def _call_with_session(session: BudgetSession, given: Thread, limit: int) -> Any:
+    return fit_messages(given, max_tokens=limit, session=session, counter=COUNTER, summarizer=_summed)
+
+
+def _assembled_with_session(session: BudgetSession, given: Thread, limit: int) -> Any:
+    assembler = Assembler(limit, session=session, counter=COUNTER, summarizer=_summed)
+    return assembler.assemble({"history": given})
+
+
+@pytest.mark.parametrize("read", [_with_session, _call_with_session, _assembled_with_session])
+@draws(asynchronous=True, cases=3)
+@given(talk=st.integers(3, 8), steps=SHORT_TURN, later=SHORT_TURN, limit=st.integers(130, 1500))
+def test_a_running_summary_stays_while_tools_run(
+    read: Any, talk: int, steps: list[int], later: list[int], limit: int
+) -> None:
+    """It is in each request of a turn with results of any size, and whoever reads the request again gets the same."""
+    old, turn = thread([limit // 3] * talk, steps)
+    _, second = thread([], later)
+    given: Thread = [*old, turn[0]]
+    session = BudgetSession(limit, counter=COUNTER, summarizer=_summed)
+    rest = [*turn[1:], {"role": "assistant", "content": "Done."}, *second]
+    for message in [None, *rest]:
+        given = given if message is None else [*given, message]
+        if given[-1].get("tool_calls") or given[-1]["content"] == "Done.":
+            continue
+        first, again = (read(session, given, limit) for _ in range(2))
+        assert first.messages == again.messages
+        assert TOLD in str(first.messages)
+        assert COUNTER.count_messages(first.messages) <= limit
+
+
+@pytest.mark.parametrize("cut", ["fill", "stable"])
+@draws(cases=2)
+@given(talk=st.integers(3, 8), steps=SHORT_TURN, limit=st.integers(130, 1500))
+def test_a_summary_stands_beside_a_turn_that_is_shortened(
+    cut: Any, talk: int, steps: list[int], limit: int
+) -> None:
+    """Without a session, too; a turn that fits whole may leave it no room, and then a warning says so."""
+    old, turn = thread([limit // 3] * talk, steps)
+    found = fit_messages([*old, *turn], max_tokens=limit, counter=COUNTER, summarizer=_summed, cut=cut)
+    left_out = [w for w in found.report.warnings if w.startswith("summary_")]
+    assert (TOLD in str(found.messages)) != bool(left_out)
+    whole = [m["content"] for m in found.messages][-len(turn) :] == [m["content"] for m in turn]
+    assert whole or not left_out

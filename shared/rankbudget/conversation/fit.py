@@ -13,7 +13,7 @@ from .capping import VERY_LEAST, cuttable, shortened
 from .decisions import decisions_on
 from .selection import Selection, cost_of_waiting, cost_within, fill, left_by_running, minimum_sets
 from .state import Summary
-from .summary import summarize
+from .summary import left_out, running_tokens, summarize
 from .thread import FittedThread
 from .timeline import Timeline
 from .units import Broken, Unit
@@ -100,11 +100,9 @@ def _with_summary(
     limit: int,
 ) -> Steps[FittedThread]:
     """Returns what stays with a summary of the rest, or without one where that has no room."""
-    share, left = int(room * SUMMARY_SHARE), left_by_running(timeline, room)
-    smaller = select(timeline, room - (share if left is None or left < 0 else min(share, left)))
-    whole_fits = selection.complete and 2 * (room - selection.tokens) >= share
-    if smaller is None or smaller.caps != selection.caps or whole_fits:
-        smaller = selection  # nothing is shortened for a summary, nor left out of last turns that leave half
+    smaller = selection  # nothing is left out of last turns that leave half of a summary's share
+    if not selection.complete or 2 * (room - selection.tokens) < int(room * SUMMARY_SHARE):
+        smaller = _beside_summary(timeline, select, selection, room)
     summary, fitted, warnings = yield from _summarized(timeline, smaller, room)
     if fitted is not None and fitted.tokens <= limit:
         return fitted
@@ -116,7 +114,55 @@ def _with_summary(
         summary, fitted, warnings = yield from _summarized(timeline, selection, room)
     if fitted is not None and fitted.tokens <= limit:
         return fitted
+    if not warnings and len(_kept(timeline, selection)) < len(timeline.messages):
+        warnings = ("summary_left_out: what must stay leaves no room for it",)
     return _put_together(timeline, selection, summary, None, warnings)
+
+
+def _beside_summary(
+    timeline: Timeline, select: Callable[[Timeline, int], Selection | None], whole: Selection, room: int
+) -> Selection:
+    """Returns what stays beside a summary: `whole` where it has no room.
+
+    Texts that are shortened anyway, and a running turn that does not fit, leave it its share, or what the
+    running one takes while that covers all that is left out. Others are shortened for a running one only.
+    """
+    share, left = int(room * SUMMARY_SHARE), left_by_running(timeline, room)
+    left = share if left is None else left
+    running = running_tokens(timeline, share)
+    reserved = min(share, left) if left >= running else share
+    smaller = select(timeline, room - reserved)
+    same = smaller if smaller is not None and smaller.caps in ({}, whole.caps) else None
+    as_it_is = _within(timeline, select, whole, room - running) if running else None
+    covered = as_it_is is not None and not left_out(timeline, _kept(timeline, as_it_is))[1]
+    if as_it_is is not None and covered and (as_it_is.caps or same is None):
+        return as_it_is
+    if same is not None:
+        return same
+    may_shorten = any((whole.caps, running, left < 0))
+    found = _within(timeline, select, whole, room - share) if may_shorten else None
+    return found or as_it_is or whole
+
+
+def _within(
+    timeline: Timeline, select: Callable[[Timeline, int], Selection | None], whole: Selection, room: int
+) -> Selection | None:
+    """Returns what stays in less room; None where that cuts the question or parts of the last exchange."""
+    found = select(timeline, room)
+    return found if found is not None and _keeps_last(timeline, found, whole) else None
+
+
+def _keeps_last(timeline: Timeline, smaller: Selection, whole: Selection) -> bool:
+    """Returns whether the question is not cut, and what `whole` has of the last exchange stays."""
+    units = next(iter(minimum_sets(timeline, 1)), [])
+    last = {i for unit in units for i in unit.positions()}.intersection(whole.positions())
+    return timeline.asked not in smaller.caps and last.issubset(smaller.positions())
+
+
+def _kept(timeline: Timeline, selection: Selection) -> set[int]:
+    """Returns the positions that no summary has to cover: what is kept, and broken messages."""
+    broken = [position for position, _ in _repaired(timeline, selection)]
+    return {*selection.positions(timeline.pinned), *broken}
 
 
 def _summarized(
@@ -124,9 +170,7 @@ def _summarized(
 ) -> Steps[tuple[Summary, FittedThread | None, tuple[str, ...]]]:
     """Returns a summary of what is left out, the result that shows it, or None without room, and warnings."""
     share = min(int(room * SUMMARY_SHARE), room - selection.tokens)
-    broken = [position for position, _ in _repaired(timeline, selection)]
-    kept = {*selection.positions(timeline.pinned), *broken}
-    summary, shown, warning = yield from summarize(timeline, kept, share)
+    summary, shown, warning = yield from summarize(timeline, _kept(timeline, selection), share)
     warnings = (warning,) if warning else ()
     if shown is None:
         return summary, None, warnings

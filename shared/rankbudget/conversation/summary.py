@@ -25,8 +25,7 @@ def summarize(timeline: Timeline, kept: Collection[int], share: int) -> Steps[tu
     if most <= 0:
         return summary, None, ""
     size, warning = len(timeline.messages), ""
-    open_positions = [*(i for i in summary.kept_before if i < size), *range(summary.summarized, size)]
-    dropped = [i for i in open_positions if i not in kept]
+    open_positions, dropped = left_out(timeline, kept)
     # After a failure it is not asked again for the same messages, so that two reads are equal.
     if dropped and known is not None and known.refused_at == size:
         warning = "summary_failed: it is asked again when the conversation has changed; nothing was changed."
@@ -49,6 +48,22 @@ def summarize(timeline: Timeline, kept: Collection[int], share: int) -> Steps[tu
             kept_before = tuple([i for i in open_positions if i in kept])
             summary = Summary(text, size, kept_before, *timeline.prints.sealed(size, kept_before))
     return summary, _shown(timeline, summary.text, share, most), warning
+
+
+def left_out(timeline: Timeline, kept: Collection[int]) -> tuple[list[int], list[int]]:
+    """Returns the positions that the running summary does not cover, and those of them that are not kept."""
+    summary = timeline.known.summary if timeline.known is not None else Summary()
+    size = len(timeline.messages)
+    unread = [*(i for i in summary.kept_before if i < size), *range(summary.summarized, size)]
+    return unread, [i for i in unread if i not in kept]
+
+
+def running_tokens(timeline: Timeline, share: int) -> int:
+    """Returns what the running summary costs, `share` at most; 0 without one, or where none fits that."""
+    text = timeline.known.summary.text if timeline.known is not None else ""
+    if not text or timeline.measure.group([announced(timeline, "")]) >= share:
+        return 0
+    return min(share, timeline.measure.group([announced(timeline, text)]))
 
 
 def announced(timeline: Timeline, summary: str) -> Any:
