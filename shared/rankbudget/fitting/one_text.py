@@ -11,7 +11,7 @@ from ..relevance.evidence import rate_sentences
 from ..relevance.fusion import default_scorer
 from ..relevance.long_lines import SHORT
 from ..relevance.protocol import Scorer
-from ..relevance.sentences import split_sentences
+from ..relevance.sentences import parts_of, split_sentences
 from ..segment import Segment
 from .evidence import Evidence
 
@@ -58,7 +58,7 @@ def _best_that_fits(
     rated = [
         (rating, piece.strip())
         for segment, row in zip(paragraphs, rows, strict=True)
-        for rating, piece in zip(row, split_sentences(segment.text), strict=True)
+        for rating, piece in zip(row, parts_of(segment.text), strict=True)
     ]
     rated.sort(key=lambda one: -one[0])
     return next((piece for _, piece in rated if counter.count(piece) <= max_tokens), "")

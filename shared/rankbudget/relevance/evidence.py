@@ -20,7 +20,7 @@ from .owners import NONE, owners_of
 from .protocol import Scorer
 from .question import plain_question
 from .records import Marks, marks_of
-from .sentences import split_sentences
+from .sentences import parts_of
 from .stopwords import STOP_WORDS
 from .words import content_terms, keys_in, raw_words, stem
 
@@ -244,7 +244,7 @@ class Sentences:
     """The sentences of some texts, split once however many there are."""
 
     def __init__(self, texts: tuple[str, ...]) -> None:
-        self.by_text = [split_sentences(text) for text in texts]
+        self.by_text = [parts_of(text) for text in texts]
 
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> Sentences:

@@ -46,10 +46,8 @@ def records_in(line: str) -> list[str]:
 
 def items_in(line: str) -> list[str]:
     """Returns the items of a list in one long line, or parts of one, which no full stop parts."""
-    if len(line) <= SHORT or "\n" in line.strip():
+    if len(line) <= LONGEST or "\n" in line.strip():
         return [line]
-    if len(line) <= LONGEST:
-        return _BREATH.findall(line) if _is_speech(line) else [line]
     for signs, ends, fewest, longest in _LISTS:
         if sum(map(line.count, signs)) < fewest - 1:  # nearly always, and seen a hundred times as fast
             continue
@@ -57,6 +55,12 @@ def items_in(line: str) -> list[str]:
         if len(items) >= fewest and max(map(len, items)) <= longest:
             return items
     return _CHUNK.findall(line)
+
+
+def breaths_in(line: str) -> list[str]:
+    """Returns the parts of speech that was written down without full stops; of any other text all of it."""
+    one = not SHORT < len(line) <= LONGEST or "\n" in line.strip()
+    return [line] if one or not _is_speech(line) else _BREATH.findall(line)
 
 
 def _is_speech(line: str) -> bool:
