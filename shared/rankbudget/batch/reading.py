@@ -69,7 +69,9 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     parts = {name: _read(name, value, source) for name, value in given.items()}
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
-    if not question and not any(map(_asks, blocks.get("history", ()))):
+    history = blocks.get("history") or ()
+    answers = isinstance(question, Mapping) and history and not _asks(question)  # results of a call
+    if (answers or not question) and not any(map(_asks, history)):
         msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
