@@ -166,3 +166,42 @@ def test_an_image_as_bare_base64_is_an_image(held: Callable[[str], Any]) -> None
     text, image = StoredChatStore(store=store, user="ann").get_messages("t")[0].blocks
     assert (text.text, image.block_type, image.image) == ("Look.", "image", data.encode())
     store.close()
+
+
+def test_images_of_ollama_are_images_for_every_reader() -> None:
+    """They are beside the text there: base64, bytes, or a path, which no other machine can read."""
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+    store = HistoryStore(":memory:")
+    images = [data, base64.b64decode(data), "/tmp/a.png"]
+    store.thread("t", scope=ANN).append([{"role": "user", "content": "What is it?", "images": images}])
+    [seen] = StoredMessageHistory(store, "t", scope=ANN).messages
+    text, first, second, lost = seen.content
+    assert text["text"] == "What is it?"
+    assert first["base64"] == second["base64"] == data
+    assert "only on the machine" in lost["text"]
+    [other] = StoredChatStore(store=store, user="ann").get_messages("t")
+    assert [block.block_type for block in other.blocks] == ["text", "image", "image", "text"]
+    store.database.close()
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({"type": "search_result", "title": "T", "source": "s", "content": [{"type": "text", "text": "45 days"}]}, "45 days"),
+        ({"type": "json", "json": {"days": 45}}, '{"days":45}'),
+    ],
+    ids=["search_result", "json"],
+)  # fmt: skip
+def test_results_in_other_blocks_are_texts_in_plain_dicts(block: dict[str, Any], said: str) -> None:
+    """What a tool returned to LangChain is not lost for who reads OpenAI's messages."""
+    store = HistoryStore(":memory:")
+    call = {"name": "kb", "args": {}, "id": "k1", "type": "tool_call"}
+    told = [
+        HumanMessage("How long?"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage([block], tool_call_id="k1"),
+    ]
+    StoredMessageHistory(store, "t", scope=ANN).add_messages(told)
+    [part] = store.thread("t", scope=ANN).messages()[-1]["content"]
+    assert said in part["text"]
+    store.database.close()

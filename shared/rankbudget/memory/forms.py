@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +16,15 @@ from ..counting.resolve import COUNTERS
 from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
+from ..messages.texts import texts_of
 from .memory import check_storable
 from .plain import digest_of_text, read, written, written_own
 
 _TEXTS = ("name", "tool_call_id", "refusal")
-_THOUGHTS = ("thinking", "reasoning")
+_THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
+_SERVER_TOOLS = ("tool_use", "_tool_result", "_call")
+"""Ends of the types of blocks that a provider wrote of its own tools, and can read alone."""
 _ARGUMENTS = ("arguments", "args", "input")
 _MAY_SAY_NOTHING = ("user", "assistant")
 NUMBERED = "rankbudget-message-"
@@ -43,9 +49,12 @@ def _openai_part(part: Any, *, asked: bool) -> dict[str, Any] | None:
     media = media_of(part)
     if media is None:
         kind, said = kind_of(part), block_text(part)
-        if kind in _THOUGHTS or not said:
+        if kind in _THOUGHTS or said == "" or kind.endswith(_SERVER_TOOLS):
             return None
-        return dict(part) if kind == "refusal" else {"type": "text", "text": said}
+        if kind == "refusal":
+            return dict(part)
+        held = texts_of(part.get("content")) if isinstance(part, Mapping) else []
+        return {"type": "text", "text": said or "\n".join(held) or written(part)}
     said = media.written_text()
     if said is None and asked and (sent := _openai_media(media)):
         return sent
@@ -71,12 +80,24 @@ def _openai_media(media: Media) -> dict[str, Any] | None:
 def _for_others(neutral: Mapping[str, Any], role: str) -> Mapping[str, Any]:
     """Returns what a host wrote with one word for each role, and one shape of content and calls."""
     content = neutral.get("content")
+    if neutral.get("images"):  # beside the text, as Ollama takes them
+        said = [{"type": "text", "text": content}] if isinstance(content, str) else blocks_of(content)
+        content = [*said, *map(_image, neutral["images"])]
+        neutral = {key: value for key, value in neutral.items() if key != "images"}
     if not isinstance(content, str):
         said = [_block_for_others(block) for block in blocks_of(content) if block is not None]
         content = said or (None if role in _MAY_SAY_NOTHING else "")
     named = {key: str(neutral[key]) for key in _TEXTS if neutral.get(key) is not None}
     calls = {"tool_calls": list(map(_call_for_others, found))} if (found := neutral.get("tool_calls")) else {}
     return {**neutral, **named, **calls, "role": role, "content": content}
+
+
+def _image(held: Any) -> dict[str, Any]:
+    """Returns an image of Ollama's, which is base64, bytes or a path, as a block."""
+    data = base64.b64encode(held).decode("ascii") if isinstance(held, bytes) else str(held)
+    if not _BASE64.fullmatch(data):
+        return {"type": "text", "text": "[image: only on the machine that sent it]"}
+    return {"type": "image", "source_type": "base64", "data": data}
 
 
 def _block_for_others(block: Any) -> Any:
