@@ -204,7 +204,7 @@ def histories(stored: list[BaseMessage], limit: int, **options: Any) -> list[Any
     limit=st.integers(60, 400),
 )
 def test_a_question_can_follow_whatever_is_read(turns: list[tuple[int, int, bool]], limit: int) -> None:
-    """A call that nobody answered, or answered in part, is not handed out, so that no provider refuses what is asked next."""
+    """A call without all its results is not handed out, so that no provider refuses what is asked next."""
     stored: list[BaseMessage] = []
     for turn, (calls, answered, ended) in enumerate(turns):
         stored += steps(turn, calls, min(calls, answered))

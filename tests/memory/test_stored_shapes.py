@@ -172,7 +172,7 @@ def test_images_of_ollama_are_images_for_every_reader() -> None:
     """They are beside the text there: base64, bytes, or a path, which no other machine can read."""
     data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
     store = HistoryStore(":memory:")
-    images = [data, base64.b64decode(data), "/tmp/a.png"]
+    images = [data, base64.b64decode(data), "pictures/a.png"]
     store.thread("t", scope=ANN).append([{"role": "user", "content": "What is it?", "images": images}])
     [seen] = StoredMessageHistory(store, "t", scope=ANN).messages
     text, first, second, lost = seen.content

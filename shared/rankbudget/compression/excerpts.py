@@ -27,6 +27,8 @@ _FEWEST_LINES, _FEWEST = 6, 3
 _LONGEST_SHARE, _SHORT = 4, 80
 _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
+_STOPPED = re.compile(r"[.!?…。！？,;:|>][\s\"'”»)\]]*\Z|\n\Z")
+"""Ends of sentences, lines and items; a long line without these is parted after so many characters."""
 _PREFIX = 2
 """Characters that a word and its stem have in common at least."""
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
@@ -53,14 +55,35 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     if len(pieces) < _FEWEST and not says_half(text, asked):
         return None  # one word of the question in it is no reason to lose its start and its end
     asks = _places_of(asking, pieces)
-    told = ["" if i in asks else piece for i, piece in enumerate(pieces)]  # what asks does not answer
-    near, others, _ = ranked = ranked_by_words(told, asked)
+    ranked = ranked_by_words(_without(pieces, asks), asked)
+    first, last = _run(pieces, ranked[0][0]) if ranked[0] else (0, 0)
+    if last - first > 1:
+        pieces[first:last] = ["".join(pieces[first:last])]
+        asks = _places_of(asking, pieces)
+        ranked = ranked_by_words(_without(pieces, asks), asked)
+    near, others, _ = ranked
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
         return None
+    told = _without(pieces, asks)
     order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
     named = dict.fromkeys([*asks, *near], asked)
     return partial(_pick, pieces, list(dict.fromkeys(order)), named, near[:1], kind=kind)
+
+
+def _without(pieces: Sequence[str], asks: Sequence[int]) -> list[str]:
+    """Returns the pieces without those that ask, which do not answer."""
+    return ["" if i in asks else piece for i, piece in enumerate(pieces)]
+
+
+def _run(pieces: Sequence[str], at: int) -> tuple[int, int]:
+    """Returns where a piece starts and stops with its neighbours that only a bound parts: a fact may cross it."""
+    first, last = at, at + 1
+    if at and not _STOPPED.search(pieces[at - 1]):
+        first -= 1
+    if last < len(pieces) and not _STOPPED.search(pieces[at]):
+        last += 1
+    return first, last
 
 
 def _pieces_of(text: str, *, of_lines: bool, asked: Words) -> tuple[list[str], str]:
@@ -129,7 +152,7 @@ def _joined(pieces: Sequence[str], kept: Mapping[int, str], kind: str) -> str:
 
 
 def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
-    """Returns one piece, cut around the words asked for where it must be; short marks stand for others."""
+    """Returns one piece, cut around the words asked for where it must be; short marks replace the others."""
     before, behind = "" if at == 0 else _GAP, "" if at == len(pieces) - 1 else _GAP
     piece, most = pieces[at].strip(), target - len(before) - len(behind)
     if len(piece) > most:
