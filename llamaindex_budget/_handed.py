@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from base64 import b85encode
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from functools import cached_property
@@ -10,32 +11,36 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from rankbudget.adapters import PINNED_ROLES, Plan, ReadOnce, digest_of
+from rankbudget.adapters import PINNED_ROLES, ROLES, Plan, ReadOnce, digest_of
 
 from ._codec import CODEC
 
+_ROLES = tuple(dict.fromkeys(ROLES.values()))
+
 
 class Notes:
-    """Role and fingerprint of messages, by a hash of what a store holds: 24 bytes each, no content."""
+    """Role and fingerprint of messages, by a hash of what a store holds: 17 bytes each, no content."""
 
     def __init__(self) -> None:
-        self._keys, self._roles, self._prints = array("q"), list[str](), list[str]()
+        self._keys, self._roles, self._prints = array("q"), bytearray(), list[str]()
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def only(self, keys: Container[int]) -> dict[int, tuple[str, str]]:
         """Forgets all others, and returns role and fingerprint by key."""
-        noted = zip(self._keys, zip(self._roles, self._prints, strict=True), strict=True)
+        roles = [_ROLES[number] for number in self._roles]
+        noted = zip(self._keys, zip(roles, self._prints, strict=True), strict=True)
         found = {key: note for key, note in noted if key in keys}
         self._keys = array("q", found)
-        self._roles, self._prints = [role for role, _ in found.values()], [seal for _, seal in found.values()]
+        self._roles = bytearray([_ROLES.index(role) for role, _ in found.values()])
+        self._prints = [seal for _, seal in found.values()]
         return found
 
     def add(self, key: int, role: str, seal: str) -> None:
         """Notes a message."""
         self._keys.append(key)
-        self._roles.append(role)
+        self._roles.append(_ROLES.index(role))
         self._prints.append(seal)
 
 
@@ -81,7 +86,7 @@ class Rows(ReadOnce):
 
 def prints_of(messages: Sequence[ChatMessage]) -> list[str]:
     """Returns a fingerprint of each message, the same in every process."""
-    return [digest_of([found]).hex() for found in CODEC.fingerprints(messages)]
+    return [b85encode(digest_of([found])).decode("ascii") for found in CODEC.fingerprints(messages)]
 
 
 def beyond(known: Sequence[str], now: Sequence[str]) -> list[int]:

@@ -245,7 +245,7 @@ class SessionMemory(BaseMemory):
             blocks=[*(p.block for p in parts), *blocks],
             extra_tokens=initial,
             asked_elsewhere=ended,
-            covers="prompt" if blocks else "history",
+            covers="blocks" if blocks else "history",
             **fields,
         )
         if render is not None:  # the session counts the question, which the host renders

@@ -274,7 +274,8 @@ def with_prompt(
     if before and request.measure is not None:
         extra_tokens = max(extra_tokens, before - request.measure.total(empty))
     system = [message for message in empty if message.role in PINNED]
-    return replace(request, render=render, system=system, extra_tokens=extra_tokens, question=own)
+    found = replace(request, render=render, system=system, extra_tokens=extra_tokens, question=own)
+    return replace(found, covers="prompt") if request.covers == "blocks" else found
 
 
 def _filled(prompt: Any, context: str, question: str) -> list[ChatMessage]:

@@ -222,7 +222,7 @@ async def test_the_mark_of_what_was_handed_on_holds_no_content() -> None:
         await memory.aput(say("user", f"#{n} {words(30, 'secret')}"))
     assert memory.handed_on == prints_of((await memory.aget_all())[: len(memory.handed_on)])
     assert len(memory.handed_on) > 3
-    assert all(re.fullmatch(r"[0-9a-f]{32}", mark) for mark in memory.handed_on)
+    assert {len(mark) for mark in memory.handed_on} == {20}  # 16 bytes each
     again = BudgetMemory.from_dict(json.loads(json.dumps(memory.to_dict())), memory_blocks=[Taking()])
     await again.aget()
     assert again.handed_on == memory.handed_on

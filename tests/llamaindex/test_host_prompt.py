@@ -15,6 +15,7 @@ from llamaindex_budget import (
     BudgetNodePostprocessor,
     HistorySummaryMemoryBlock,
     budget_model,
+    postprocessor,
 )
 from rankbudget import BudgetExceededError, BudgetSession, TokenBudget
 from rankbudget.errors import BudgetConfigError
@@ -92,6 +93,19 @@ def test_the_question_has_a_row_in_the_report(prompt: Any) -> None:
     report = _memory(token_limit=None, budget=budget, prompt=prompt).fit("what is up?").report
     assert [b.name for b in report.blocks][-1] == "query"
     assert sum(b.used for b in report.blocks) + report.overhead == report.total_tokens
+
+
+@pytest.mark.parametrize("prompt", [None, PromptTemplate("{context_str} {query_str}")])
+def test_nodes_beside_a_memory_are_reported_as_what_is_seen(
+    prompt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its `prompt=` a turn of nodes and memory sees neither system text nor template."""
+    reports: list[Any] = []
+    monkeypatch.setattr(postprocessor, "send_report", lambda report, *_: reports.append(report))
+    budget = TokenBudget(context_window=1000, reserve=400)
+    memory = _memory(token_limit=None, budget=budget, prompt=prompt)
+    BudgetNodePostprocessor(memory=memory).postprocess_nodes(nodes(3, 20), query_str="why?")
+    assert [report.covers for report in reports] == ["blocks" if prompt is None else "prompt"]
 
 
 def test_metadata_lines_are_counted_in_the_hosts_prompt() -> None:

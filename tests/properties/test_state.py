@@ -37,7 +37,7 @@ pytestmark = [
 NAMED = [way for way in WAYS if way.named]
 SUMMARIZING = [way for way in NAMED if way.summarizes]
 RUNS = [(way, False) for way in WAYS] + [(way, True) for way in SUMMARIZING]
-BYTES_A_MESSAGE = 120
+BYTES_A_MESSAGE = 100
 ONCE = 60_000
 """Bytes a thread may take whatever its length: a session, its settings, a summary, the last report."""
 
@@ -301,7 +301,7 @@ def test_a_failing_summarizer_stores_nothing_twice() -> None:
 @pytest.mark.parametrize("size", [1_000, 20_000], ids=["1 KB", "20 KB"])
 @pytest.mark.parametrize("way", WAYS, ids=_name)
 def test_a_thread_leaves_numbers_behind_not_texts(way: Way, size: int) -> None:
-    """After 2,000 messages a thread keeps under 120 bytes a message, whatever the messages weigh."""
+    """After 2,000 messages a thread keeps under 100 bytes a message, whatever the messages weigh."""
     made = way.open(300, None)
     made.read("warm", Users().ask("warm", 5))
     gc.collect()

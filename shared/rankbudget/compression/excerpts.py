@@ -77,7 +77,7 @@ def _without(pieces: Sequence[str], asks: Sequence[int]) -> list[str]:
 
 
 def _run(pieces: Sequence[str], at: int) -> tuple[int, int]:
-    """Returns where a piece starts and stops with its neighbours that only a bound parts: a fact may cross it."""
+    """Returns where a piece starts and stops with neighbours that only a bound parts: a fact may cross it."""
     first, last = at, at + 1
     if at and not _STOPPED.search(pieces[at - 1]):
         first -= 1
