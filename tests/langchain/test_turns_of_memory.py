@@ -201,7 +201,7 @@ def histories(stored: list[BaseMessage], limit: int, **options: Any) -> list[Any
 @draws()
 @given(
     turns=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=6),
-    limit=st.integers(60, 400),
+    limit=st.integers(100, 400),
 )
 def test_a_question_can_follow_whatever_is_read(turns: list[tuple[int, int, bool]], limit: int) -> None:
     """A call without all its results is not handed out, so that no provider refuses what is asked next."""

@@ -98,7 +98,7 @@ def test_the_same_history_is_read(application: Application) -> None:
         ]
 
     def through_langchain() -> Any:
-        history = BudgetMessageHistory(max_tokens=limit, counter=COUNTER)
+        history = BudgetMessageHistory(max_tokens=limit, counter=COUNTER, results_next=True)
         history.add_messages(langchain(messages))
         return [
             (_role(m.type), m.text, [c["id"] for c in getattr(m, "tool_calls", None) or ()])

@@ -97,8 +97,17 @@ def begun(words: list[str], made: list[list[str]]) -> int:
     return max(sum(1 for n in range(1, len(words) + 1) if words[:n] == sentence[:n]) for sentence in made)
 
 
+def _is_inside(words: list[str], made: list[list[str]]) -> bool:
+    """Returns whether these words are in one sentence, and end like no sentence."""
+    size = len(words)
+    return not words[-1].endswith(".") and any(words == s[n : n + size] for s in made for n in range(len(s)))
+
+
 def check_kept(kept: str, made: list[str]) -> None:
-    """Only a mark stands before the end of a sentence; only a mark, or one cut start, is without its end."""
+    """Only a mark stands before the end of a sentence; only a mark, or one cut start, is without its end.
+
+    What has marks on both sides is from one sentence.
+    """
     split, cuts = [sentence.split() for sentence in made], 0
     parts = re.split(r"\[\.\.\. [\d,]+ (?:line|part)s? \.\.\.\]|\.{3}(?!\.)", kept)
     for number, part in enumerate(parts):
@@ -108,6 +117,8 @@ def check_kept(kept: str, made: list[str]) -> None:
             if words[:taken] in split:
                 words = words[taken:]
                 continue
+            if number and number < len(parts) - 1 and _is_inside(words, split):
+                break  # marked on both sides
             if taken == 0 and number:  # the end of a sentence behind the mark, up to where one ends
                 taken = next(n for n in range(len(words), 0, -1) if any(words[:n] == s[-n:] for s in split))
                 words = words[taken:]

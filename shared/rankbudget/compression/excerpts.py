@@ -10,7 +10,7 @@ from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
 from ..relevance.records import records_of
-from ..relevance.sentences import split_sentences
+from ..relevance.sentences import last_end, split_sentences
 from ..relevance.words import raw_words, stem
 from .importance import Words, by_importance, ranked_by_words, says_half, troubles
 
@@ -152,18 +152,23 @@ def _joined(pieces: Sequence[str], kept: Mapping[int, str], kind: str) -> str:
 
 
 def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
-    """Returns one piece, cut around the words asked for where it must be; short marks replace the others."""
+    """Returns one piece, cut around the words asked for where it must be; short marks replace the others.
+
+    The start of the text stays where it has room.
+    """
     before, behind = "" if at == 0 else _GAP, "" if at == len(pieces) - 1 else _GAP
     piece, most = pieces[at].strip(), target - len(before) - len(behind)
     if len(piece) > most:
         piece = _shortened(piece, asked, most)
         before, behind = "" if piece.startswith(_GAP) else before, "" if piece.endswith(_GAP) else behind
+    elif before and len(start := pieces[0].strip()) + len(piece) <= most:
+        before = f"{start}{_GAP if at > 1 else ' '}"
     return f"{before}{piece}{behind}".strip() if piece else ""
 
 
 def _shortened(line: str, asked: Words, most: int) -> str:
     """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
-    body = line.rstrip("\r\n")
+    body = line.rstrip()
     starts = _places(body, asked) or [0, len(body)]
     starts = starts if most >= len(starts) * _NARROW else starts[:1]
     share, shown = 0, list[list[int]]()
@@ -171,11 +176,12 @@ def _shortened(line: str, asked: Words, most: int) -> str:
         used = sum([last - first for first, last in shown])
         share += (most - (len(shown or starts) + 1) * len(_GAP) - used) // len(shown or starts)
         shown = _windows(starts, share, len(body)) if share > 0 else []
-    parts = [body[_beside(body, first, 1) : _beside(body, last, 0)].strip() for first, last in shown]
+    parts = [body[_beside(body, first, 1) : _end(body, last)].strip() for first, last in shown]
     if not any(parts):
         return ""
-    before, behind = "" if shown[0][0] == 0 else _GAP, "" if shown[-1][1] >= len(body) else _GAP
-    return f"{before}{_GAP.join(filter(None, parts))}{behind}{line[len(body) :]}"
+    before = line[: len(line) - len(line.lstrip())] if shown[0][0] == 0 else _GAP
+    behind = line[len(body) :] if shown[-1][1] >= len(body) else _GAP
+    return f"{before}{_GAP.join(filter(None, parts))}{behind}"
 
 
 def _windows(starts: Sequence[int], share: int, size: int) -> list[list[int]]:
@@ -207,6 +213,17 @@ def _candidates(body: str, asked: Words) -> Iterator[tuple[int, str]]:
     any_of = rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, starts))})[a-z0-9]*"
     for match in re.finditer(any_of, body, re.IGNORECASE) if is_plain else _WORD.finditer(body):
         yield match.start(), match[0]
+
+
+def _end(body: str, at: int) -> int:
+    """Returns a position between words by `at`; not behind the dot of an abbreviation, which looks like an end."""
+    at = _beside(body, at, 0)
+    while at < len(body):
+        kept = body[:at].rstrip()
+        if not kept.endswith(".") or last_end(body, at, len(kept) - 1):
+            break
+        at = max(kept.rfind(sign) for sign in " \t\n") + 1
+    return at
 
 
 def _beside(body: str, at: int, edge: int) -> int:

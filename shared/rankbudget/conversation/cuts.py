@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from .capping import LEAST_TOKENS, asked_now, shortened
-from .named import or_anew, with_named
+from .named import asked_hash, or_anew, with_named
 from .older import with_shortened
 from .selection import Selection, fill, left_by_running, minimum_sets
 from .state import Cut, KeptRun, Summary, ThreadState
@@ -102,7 +102,7 @@ def _for_question(
     """Returns what stays of what a remembered cut `kept`, or of a new one, with what a new question names."""
     cut = known.cut
     twice = cut is not None and room >= 2 * cut.room and _beside_question(timeline, room) >= 2 * cut.room
-    same = asked_now(timeline) == (known.stop,) and known.has_question_of(timeline.prints)
+    same = known.asked_hash == asked_hash(timeline)
     if kept is not None and not same:
         kept = with_named(timeline, room, kept)
     found = kept
@@ -246,6 +246,7 @@ def remembered(
         cut=cut,
         counted=counted,
         question_hash=hash(timeline.prints.one(stop)) if newest is not None else 0,
+        asked_hash=asked_hash(timeline),
         run=None if selection.edits or timeline.first_turn else _closed(timeline, selection, broken, stop),
         whole=whole,
         caps=tuple(selection.caps.items()),

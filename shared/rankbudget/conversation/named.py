@@ -86,6 +86,11 @@ def or_anew(
     return found
 
 
+def asked_hash(timeline: Timeline) -> int:
+    """Returns the hash of the current question, wherever it stands; another one may name other things."""
+    return hash((asked_now(timeline), _question(timeline)))
+
+
 def _question(timeline: Timeline) -> str:
     return "\n".join([text_asked(timeline, position) for position in asked_now(timeline)])
 

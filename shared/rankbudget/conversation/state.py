@@ -124,6 +124,7 @@ class ThreadState:
     counted: array[int] = field(default_factory=lambda: array("q"))
     """Of each unit of the newest turn its first position, its last, its tokens."""
     question_hash: int = 0  # of the newest question, which those tokens hold for
+    asked_hash: int = 0  # of what was asked, wherever it stands
     whole: int = 0  # tokens of all turns before `stop` at the least
     caps: tuple[tuple[int, int], ...] = ()  # positions of shortened texts, with the most tokens of each
     asked: tuple[tuple[int, ...], ...] = ()  # where the questions are that each of these was shortened for

@@ -32,8 +32,8 @@ _LONGEST_UNIT = 3
 _ORDINAL = re.compile(r"(?:\d{1,2}\.?-)?\d{1,3}|\d{1,2}\.(?:0?[1-9]|1[0-2])|[IVX]{2,}")
 _CARDINAL = re.compile(
     r"\b(?:the|of|this|that|from|with|are|were|which|been|after|said|says|their|you|your|what|les|une"
-    r"|was|is|has|had|and|its|at|pour|qui|avec|sont|est|que|por|con|fue|una|uma|não|foi|che|della|nel|gli"
-    r"|het|een)\b"
+    r"|was|is|has|had|and|its|at|took|takes|lasted|cost|costs|weighs"
+    r"|pour|qui|avec|sont|est|que|por|con|fue|una|uma|não|foi|che|della|nel|gli|het|een)\b"
     r"(?![^.!?…\n]*\b(?:am|im|vom|zum|zur|der|die|das|dem|den|des|bis|ab|seit|und|für)\b)[^.!?…\n]*\Z",
     re.IGNORECASE,
 )
