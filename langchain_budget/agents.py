@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
@@ -24,11 +24,12 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import named_fields, shown
 
-from ._codec import CODEC
+from ._codec import CODEC, codec_for
 from ._convert import as_messages, as_tools
 from ._counters import host_counter
 from ._limits import HostLimits, bound_tools, limits_for, planned, with_texts
 from ._options import LimitOptions, SharedCopy, check_values, checked
+from .models import client_of
 
 _TIGHTER = 0.75
 _REMOVE_ALL = "__remove_all__"
@@ -182,6 +183,7 @@ class AgentBudget(SharedCopy):
         limits = self.limits_for(own).with_tools(
             bound_tools(own) if tools is None else with_texts(tools, sender)
         )
+        limits = replace(limits, codec=codec_for(client_of(sender, tools=tools)))
         self._latest = limits.counter
         if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
             most = min(limits.most, refused.total_tokens)
