@@ -29,6 +29,7 @@ from ._convert import as_messages, as_tools
 from ._counters import host_counter
 from ._limits import HostLimits, bound_tools, limits_for, planned, with_texts
 from ._options import LimitOptions, SharedCopy, check_values, checked
+from ._placeholders import in_order
 from .models import client_of
 
 _TIGHTER = 0.75
@@ -188,7 +189,8 @@ class AgentBudget(SharedCopy):
         if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
             most = min(limits.most, refused.total_tokens)
             limits = limits.at_most(max(1, int(most * _TIGHTER)))
-        whole = [*messages] if system is None else [system, *messages]
+        named = getattr(self._options["budget"], "model", None) if sender is None else sender
+        whole = in_order(named, [*messages] if system is None else [system, *messages])
         plan = yield from self.plan(whole, limits, thread=thread)
         kept = list(plan.messages)
         return kept[1:] if system is not None and kept and kept[0] is system else kept, plan
