@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import islice
@@ -22,11 +23,13 @@ from langchain_core.messages import (
 from rankbudget.adapters import (
     PINNED_ROLES,
     ROLES,
+    Client,
     call_reference,
     called_in,
     in_turn,
     replace_text,
     results_in,
+    sends_thought,
     without_answered,
 )
 from rankbudget.errors import MessageError
@@ -57,14 +60,19 @@ class NeedsConversionError(MessageError):
 
 
 class LangChainCodec:
-    """Reads and copies `BaseMessage` objects."""
+    """Reads and copies `BaseMessage` objects.
 
-    def __init__(self) -> None:
+    Reasoning that a `client` leaves out is not read; a message that is kept keeps it.
+    """
+
+    def __init__(self, client: str | None = None) -> None:
+        self._client = client
         # Filled as classes are met; SystemMessage and ChatMessage say more than their class.
         self._roles: dict[type, str] = {}
 
-    def __reduce__(self) -> str:
-        return "CODEC"  # the classes it has met stay here: one made inside a function cannot be pickled
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The classes it has met stay here: one made inside a function cannot be pickled.
+        return codec_for, (self._client,)
 
     def role(self, message: Any) -> str:
         known = self._roles.get(type(message))
@@ -109,7 +117,7 @@ class LangChainCodec:
             neutral["tool_call_id"] = self.result_id(message)
         elif role == "assistant" and not _is_plain(fields):
             calls, rest = _calls_and_rest(fields)
-            neutral["content"] = _with_extras(rest, fields)
+            neutral["content"] = _with_extras(rest, fields, self._client)
             if calls:
                 neutral["tool_calls"] = calls
         return neutral
@@ -275,24 +283,37 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"id": str(called)} if called else {}), "type": "function", "function": function}
 
 
-def _with_extras(content: Any, fields: Mapping[str, Any]) -> Any:
-    """Adds what integrations keep beside the content and send along: reasoning, refusals and audio."""
-    extra = fields["additional_kwargs"]
-    added: list[Any] = []
-    if isinstance(extra.get("reasoning_content"), str):
-        added.append({"type": "reasoning", "reasoning": extra["reasoning_content"]})
+def _beside(extra: Mapping[str, Any]) -> list[Any]:
+    """Returns as blocks what integrations keep beside the content: OpenAI's reasoning, refusals and audio."""
+    found: list[Any] = []
     if isinstance(extra.get("reasoning"), dict):
-        added.append({**extra["reasoning"], "type": "reasoning"})
+        found.append({**extra["reasoning"], "type": "reasoning"})
     if isinstance(extra.get("refusal"), str):
-        added.append({"type": "refusal", "refusal": extra["refusal"]})
+        found.append({"type": "refusal", "refusal": extra["refusal"]})
     if isinstance(extra.get("audio"), dict):
-        added.append({**extra["audio"], "type": "audio"})
+        found.append({**extra["audio"], "type": "audio"})
+    return found
+
+
+def _with_extras(content: Any, fields: Mapping[str, Any], client: str | None) -> Any:
+    """Returns the content with what is beside it, without the thinking that a client leaves out."""
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
-    sealed = [b for b in (*added, *blocks) if isinstance(b, dict) and b.get("encrypted_content")]
+    extra, author = fields["additional_kwargs"], fields["response_metadata"].get("model_provider")
+    sent = [block for block in (*_beside(extra), *blocks) if sends_thought(client, block, author)]
+    # Models of Ollama and DeepSeek think here; of the known clients Ollama's alone sends it.
+    if client in (None, Client.OLLAMA) and isinstance(extra.get("reasoning_content"), str):
+        sent.insert(0, {"type": "reasoning", "reasoning": extra["reasoning_content"]})
+    sealed = [b for b in sent if isinstance(b, dict) and b.get("encrypted_content")]
     if sealed and (fields.get("usage_metadata") or {}).get("output_token_details"):
         reported = {"tokens": fields["usage_metadata"]["output_token_details"].get("reasoning")}
-        return [{**block, **reported} if block is sealed[0] else block for block in (*added, *blocks)]
-    return [*added, *blocks] if added else content
+        return [{**block, **reported} if block is sealed[0] else block for block in sent]
+    return content if sent == blocks else sent
 
 
-CODEC = LangChainCodec()
+@functools.cache
+def codec_for(client: str | None) -> LangChainCodec:
+    """Returns what reads messages for a client, as `client_of` names it."""
+    return LangChainCodec(client)
+
+
+CODEC = codec_for(None)

@@ -28,11 +28,11 @@ from rankbudget.adapters import (
     sent_beside,
 )
 
-from ._codec import CODEC, NeedsConversionError
+from ._codec import CODEC, LangChainCodec, NeedsConversionError, codec_for
 from ._convert import as_messages, as_tools
 from ._counters import host_counter
 from ._options import Settings, check_values
-from .models import as_summarizer, bound, facts_of, unwrapped
+from .models import as_summarizer, bound, client_of, facts_of, unwrapped
 
 _TOOLS = ("tools", "functions")
 
@@ -44,17 +44,18 @@ class HostLimits(Limits):
     summarizer: Summarizer | None = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
     held: bool = False  # the provider adds older messages that it stores
+    codec: LangChainCodec = CODEC  # reads of messages what the model's client sends
 
     def fields(self) -> dict[str, Any]:
         """Returns these limits as fields of a `PromptRequest`."""
-        own = {name: getattr(self, name) for name in ("summarizer", "summary_timeout", "held")}
-        return {**Limits.fields(self), **own, "codec": CODEC}
+        own = {name: getattr(self, name) for name in ("summarizer", "summary_timeout", "held", "codec")}
+        return {**Limits.fields(self), **own}
 
     def session(self, *, measure: Measure | None = None, sources: Sequence[str] = ()) -> BudgetSession:
         """Returns a new session for one conversation."""
         own = {n: getattr(self, n) for n in ("counter", "summarizer", "summary_timeout", "tools")}
         measure = measure or self.measure
-        return BudgetSession(self.budget, codec=CODEC, measure=measure, sources=sources, **own)
+        return BudgetSession(self.budget, codec=self.codec, measure=measure, sources=sources, **own)
 
     def with_tools(self, schemas: Sequence[Any] | None) -> HostLimits:
         """Returns the limits for requests that also carry tools, which a host's own counter cannot see."""
@@ -104,6 +105,7 @@ def limits_for(
         summarizer=as_summarizer(summarizer),
         summary_timeout=summary_timeout,
         held=holds(*unwrapped(model)),
+        codec=codec_for(client_of(model, tools=tools)),
     )
     return made.with_tools(bound_tools(model) if tools is None else tools and with_texts(tools, model))
 

@@ -158,6 +158,10 @@ def _ours(*names: str, also: type | tuple[()] = ()) -> Any:
     return lambda value: isinstance(value, (also, *(getattr(rankbudget, name) for name in names)))
 
 
+def _scoped(value: Any) -> bool:
+    return callable(value) or isinstance(value, rankbudget.Scope)
+
+
 def _with_one_of(*names: str) -> Any:
     """Returns the test for objects with one of these methods; texts have `format` but are none of them."""
     return lambda value: not isinstance(value, str) and any(callable(getattr(value, n, None)) for n in names)
@@ -199,6 +203,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "budget": (_ours("TokenBudget", also=Mapping), _BUDGET),
     "budget_or_session": (_ours("TokenBudget", "BudgetSession", also=Mapping), _BUDGET),
     "session": (_ours("BudgetSession"), "a BudgetSession, or None"),
+    "scope": (_scoped, "a Scope, or a function of the run that returns one"),
     "model": (
         _kind("BaseLanguageModel", "Runnable", also=str),
         "a language model or a model's name, or None",

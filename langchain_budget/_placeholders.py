@@ -12,9 +12,10 @@ from langchain_core.prompts import HumanMessagePromptTemplate, MessagesPlacehold
 from rankbudget.adapters import PINNED_ROLES, PromptRequest, Timeline
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
-from ._codec import CODEC
+from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages
 from ._counters import model_name
+from .models import unwrapped
 
 
 def placeholders_in(template: Any) -> set[str]:
@@ -107,9 +108,12 @@ def in_order(model: Any, messages: Sequence[Any]) -> Sequence[Any]:
 
     Anthropic takes system texts beside the messages.
     """
-    if "claude" not in (model_name(model) or ""):
+    if "claude" not in (model_name(unwrapped(model)[0]) or ""):
         return messages
-    pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
+    try:
+        pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
+    except NeedsConversionError:
+        return in_order(model, as_messages(messages))
     if pinned == sorted(pinned, reverse=True):
         return messages
     return sorted(messages, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
@@ -119,6 +123,6 @@ def late_systems(model: Any, messages: Sequence[Any]) -> list[str]:
     """Returns the warning for a prompt that the client of `model` refuses; `budget_model` reorders it."""
     if hasattr(model, "context_budget") or in_order(model, messages) is messages:
         return []
-    name = model_name(model)
+    name = model_name(unwrapped(model)[0])
     advice = "Put them in front of the history, or send the prompt with budget_model(..)"
     return [f"the client of {name!r} refuses system messages behind others. {advice}"]

@@ -100,7 +100,7 @@ class SlotSettings(LimitSettings):
             msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})."
             raise BudgetConfigError(msg)
         limits = self._limits
-        measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
+        measure = limits.measure or CodecMeasure(limits.codec, limits.counter, limits.tools)
         own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict, "measure": measure}
         self._fields = {**limits.fields(), **own, "shown": shown_by(self.document_prompt)}
         if self.min_exchanges is not None:

@@ -17,7 +17,7 @@ from rankbudget import FitResult, TokenBudget, counter_for, fit_messages
 from rankbudget.adapters import CodecMeasure, Measure, Timeline, block_text, replace_text
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, CounterUnavailableError
 
-from ._codec import CODEC
+from ._codec import CODEC, LangChainCodec, codec_for
 from ._convert import as_messages
 from ._counters import HostCounter, host_counter
 from ._supported import is_kind
@@ -47,7 +47,7 @@ def trimmed(
     """Returns the newest (or first) messages within `max_tokens`, as `trim_messages` says."""
     host = _counter(token_counter)
     split = getattr(text_splitter, "split_text", text_splitter) or methodcaller("splitlines", keepends=True)
-    measure = host.measure or CodecMeasure(CODEC, host.counter)
+    measure = host.measure or CodecMeasure(_codec_of(token_counter), host.counter)
     fit = partial(
         fit_messages,
         max_tokens=max_tokens,
@@ -233,6 +233,15 @@ def _with_content(message: BaseMessage, content: Any) -> BaseMessage:
     """Returns a copy without stale usage and, as langchain-core's, without a mark."""
     made: BaseMessage = CODEC.with_text(message, "")
     return made.model_copy(update={"content": content, "additional_kwargs": dict(message.additional_kwargs)})
+
+
+def _codec_of(counter: Any) -> LangChainCodec:
+    """Returns what reads messages as a model that counts them sends them, or all of them for any other."""
+    if not is_kind(counter, "BaseLanguageModel"):
+        return CODEC
+    from .models import client_of
+
+    return codec_for(client_of(counter))
 
 
 def _counter(given: Any) -> HostCounter:

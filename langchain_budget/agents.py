@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
@@ -24,11 +24,13 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import named_fields, shown
 
-from ._codec import CODEC
+from ._codec import CODEC, codec_for
 from ._convert import as_messages, as_tools
 from ._counters import host_counter
 from ._limits import HostLimits, bound_tools, limits_for, planned, with_texts
 from ._options import LimitOptions, SharedCopy, check_values, checked
+from ._placeholders import in_order
+from .models import client_of
 
 _TIGHTER = 0.75
 _REMOVE_ALL = "__remove_all__"
@@ -182,11 +184,13 @@ class AgentBudget(SharedCopy):
         limits = self.limits_for(own).with_tools(
             bound_tools(own) if tools is None else with_texts(tools, sender)
         )
+        limits = replace(limits, codec=codec_for(client_of(sender, tools=tools)))
         self._latest = limits.counter
         if refused is not None:  # three quarters of what was sent: else the same prompt may be sent again
             most = min(limits.most, refused.total_tokens)
             limits = limits.at_most(max(1, int(most * _TIGHTER)))
-        whole = [*messages] if system is None else [system, *messages]
+        named = getattr(self._options["budget"], "model", None) if sender is None else sender
+        whole = in_order(named, [*messages] if system is None else [system, *messages])
         plan = yield from self.plan(whole, limits, thread=thread)
         kept = list(plan.messages)
         return kept[1:] if system is not None and kept and kept[0] is system else kept, plan

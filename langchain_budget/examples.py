@@ -14,7 +14,6 @@ from rankbudget import FewShotSelector
 from rankbudget.adapters import JOINT, CodecMeasure
 from rankbudget.errors import BudgetConfigError, named_fields, shown
 
-from ._codec import CODEC
 from ._convert import example_messages, example_text
 from ._limits import limits_for
 from ._options import check_values
@@ -70,7 +69,7 @@ class BudgetExampleSelector(BaseExampleSelector):
         self._selector = FewShotSelector(self.embeddings)
         limits = limits_for(model=self.model, counter=self.counter, max_tokens=self.max_tokens or 1)
         self._counter = limits.counter
-        self._measure = limits.measure or CodecMeasure(CODEC, limits.counter)
+        self._measure = limits.measure or CodecMeasure(limits.codec, limits.counter)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}

@@ -18,7 +18,7 @@ from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError, counted, shown
 from rankbudget.memory import Memory, MemoryStore, levels_of
 
-from ._options import Settings
+from ._options import Settings, checked
 
 Kind = Literal["core", "explicit", "fact", "project", "experience", "preference", "decision"]
 Reader = Scope | Callable[[RunnableConfig], Scope]
@@ -54,6 +54,10 @@ class MemoryRetriever(Settings, BaseRetriever):
     k: int = 50
 
     @override
+    def _prepare(self) -> None:
+        _check_store(self.store)
+
+    @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         return super().invoke(input, config, scope=scope_of(self.scope, ensure_config(config)), **kwargs)
 
@@ -82,6 +86,7 @@ class MemoryRetriever(Settings, BaseRetriever):
         return {"scope": scope, "limit": self.k, "least_confidence": self.store.least_confidence}
 
 
+@checked
 def memory_tools(
     store: MemoryStore, scope: Reader, *, max_tokens: int = 500, counter: Any = "o200k_base"
 ) -> list[BaseTool]:
@@ -106,6 +111,7 @@ def memory_tools(
         >>> forget_memory.invoke({"key": "drink"})
         "Forgot 'drink'."
     """
+    _check_store(store)
 
     def remember(text: str, config: RunnableConfig, key: str | None = None, kind: Kind = "explicit") -> str:
         owner = scope_of(scope, config)
@@ -143,6 +149,12 @@ def memory_tools(
         (forget_memory, "Forgets what is remembered under a key, or under a source that recall returned."),
     )
     return [StructuredTool.from_function(run, description=words) for run, words in told]
+
+
+def _check_store(store: Any) -> None:
+    if not hasattr(store, "blocks"):  # as a block takes it
+        msg = f"store must be a MemoryStore (got {shown(store)})."
+        raise BudgetConfigError(msg)
 
 
 def _as_stored(store: MemoryStore, name: Any, owner: Scope) -> Any:

@@ -112,7 +112,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
             raise BudgetConfigError(msg)
         super()._prepare()
         limits = self._limits
-        measure = limits.measure or CodecMeasure(CODEC, limits.counter, limits.tools)
+        measure = limits.measure or CodecMeasure(limits.codec, limits.counter, limits.tools)
         if not self.return_messages:
             measure = _TextMeasure(measure, limits, self._writer())
         self._session = limits.session(measure=measure)

@@ -25,14 +25,14 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetError, BudgetExceededError
 
-from ._codec import CODEC
+from ._codec import CODEC, codec_for
 from ._convert import as_tools
 from ._limits import with_texts
 from ._options import LimitOptions, SharedCopy, checked
 from ._supported import require
 from .agents import AgentBudget, thread_id
 from .model import FIELD, Planned, RequestBudget, wrapped
-from .models import unwrapped
+from .models import client_of, unwrapped
 
 require("langchain.agents.middleware", needed_by="BudgetMiddleware")
 from langchain.agents.middleware import (  # noqa: E402 - the line above names the extra
@@ -135,7 +135,8 @@ class BudgetMiddleware(SharedCopy, AgentMiddleware[AgentState[Any], Any, Any]):
         def send(kept: list[Any], plan: Plan) -> Call:
             sent.clear()
             beside = with_texts(tools or (), called)
-            planned = Planned(kept if system is None else [system, *kept], beside, plan)
+            codec = codec_for(client_of(called, tools=tools))
+            planned = Planned(kept if system is None else [system, *kept], beside, plan, codec)
             guard = _guard_of(request.model, self._budget, planned, sent.append)
             return Call(handler, (_GuardedRequest.of(request, kept, guard),), awaitable)
 

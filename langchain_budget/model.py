@@ -31,14 +31,14 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
-from ._codec import CODEC, NeedsConversionError
+from ._codec import CODEC, LangChainCodec, NeedsConversionError, codec_for
 from ._convert import as_messages
 from ._counters import model_name
 from ._limits import HostLimits, limit_of, schemas_in
 from ._options import checked
 from ._placeholders import in_order
 from .agents import AgentBudget, thread_id
-from .models import ANSWER_NAMES, facts_of, flat, inner_name, without_unsent
+from .models import ANSWER_NAMES, client_of, facts_of, flat, inner_name
 
 ModelT = TypeVar("ModelT")
 FIELD = "context_budget"
@@ -153,13 +153,15 @@ class Planned:
     messages: Sequence[Any]
     tools: Sequence[Any] | None
     plan: Plan
+    codec: LangChainCodec
 
     def is_still(self, request: Sequence[Any], limits: HostLimits) -> bool:
-        """Returns whether a request has the same messages, no more tools, and still the room."""
+        """Returns whether a request has the same messages, sent no fuller, no more tools, and the room."""
         return (
             list(map(id, request)) == list(map(id, self.messages))
             and limits.counter.overhead(limits.tools) <= limits.counter.overhead(self.tools)
             and self.plan.report.total_tokens <= limits.most
+            and self.codec in (CODEC, limits.codec)  # the first of which counts all
         )
 
 
@@ -217,7 +219,8 @@ class RequestBudget:
         own = called if self.agent.model is None else self.agent.model
         tools = [*schemas_in(None, {"tools": self.tools}), *schemas_in(model, asked)]
         limits = self.agent.limits_for(own).with_tools(tools)
-        limits = replace(limits, held=limits.held or holds(model, asked))
+        codec = codec_for(client_of(model, asked))
+        limits = replace(limits, held=limits.held or holds(model, asked), codec=codec)
         if self.inner is not None:
             limits = limits.at_most(self.inner.limits(model, asked).most)
         # The system messages of a finished request hold documents, too, and examples are turns like others:
@@ -226,8 +229,8 @@ class RequestBudget:
 
 
 def _clear(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns a request as the client sends it: in its order, and each call with an id of its own."""
-    return with_clear_ids(CODEC, without_unsent(model, in_order(model, messages)))
+    """Returns a request as the client takes it: in its order, and each call with an id of its own."""
+    return with_clear_ids(CODEC, in_order(model, messages))
 
 
 def _beside_system(model: BaseChatModel, messages: Sequence[Any]) -> Sequence[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -12,7 +12,14 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence,
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from rankbudget.adapters import ModelFacts, Summarizer, assumed_window_of, limits_of, window_asked_of
+from rankbudget.adapters import (
+    Client,
+    ModelFacts,
+    Summarizer,
+    assumed_window_of,
+    limits_of,
+    window_asked_of,
+)
 from rankbudget.errors import BudgetConfigError, BudgetError, SummaryError
 
 from ._counters import counts_itself, model_name
@@ -37,7 +44,11 @@ _WRAPPERS = (
     (RunnableWithFallbacks, "runnable"),
     (DynamicRunnable, "default"),
 )
-_SEND_NO_REASONING = ("langchain_openai.", "langchain_anthropic.")
+_CLIENTS = {
+    "langchain_anthropic": Client.ANTHROPIC,
+    "langchain_google_genai": Client.GOOGLE,
+    "langchain_ollama": Client.OLLAMA,
+}
 _FRAMING = 32
 """Tokens that roles and reply priming of a request may take."""
 
@@ -76,6 +87,25 @@ def bound(model: Any) -> tuple[Any, dict[str, Any]]:
     layers = list(_layers(model))
     bindings = [layer.kwargs for layer in reversed(layers) if isinstance(layer, RunnableBindingBase)]
     return layers[-1], {name: value for given in bindings for name, value in given.items()}
+
+
+def client_of(model: Any, arguments: Mapping[str, Any] | None = None, tools: Any = None) -> str | None:
+    """Returns the name of the client that sends a model's requests, where it is known what it leaves out.
+
+    A class of another package may send more than the one it is made of, and so may a fallback.
+    """
+    if any(isinstance(layer, (RunnableWithFallbacks, DynamicRunnable)) for layer in _layers(model)):
+        return None
+    own, asked = bound(model)
+    package = type(own).__module__.partition(".")[0]
+    by_responses = getattr(own, "_use_responses_api", None)
+    if package != "langchain_openai" or by_responses is None:
+        return _CLIENTS.get(package)
+    asked = {**asked, **(arguments or {})}
+    if tools is not None:  # of which it asks whether one is OpenAI's own
+        asked["tools"] = [tool if isinstance(tool, Mapping) else {} for tool in tools]
+    newer = by_responses({**own._default_params, **asked})  # noqa: SLF001 - as it calls it
+    return Client.OPENAI_REASONING if newer else Client.OPENAI_CHAT
 
 
 def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,24 +255,3 @@ def _text(answer: Any) -> str:
         msg = f"the summarizer must answer with text (got a {type(answer).__name__}). Add StrOutputParser()."
         raise SummaryError(msg)
     return str(answer.text if isinstance(answer, BaseMessage) else answer)
-
-
-def without_unsent(model: BaseLanguageModel[Any], messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns messages without reasoning beside the content, where the client sends none of it.
-
-    Ollama and others keep it as `reasoning_content`, which OpenAI's and Anthropic's clients leave out.
-    """
-    if not type(model).__module__.startswith(_SEND_NO_REASONING):
-        return messages
-    if not any(map(_has_reasoning, messages)):
-        return messages
-    return [_without_reasoning(one) if _has_reasoning(one) else one for one in messages]
-
-
-def _has_reasoning(message: Any) -> bool:
-    return "reasoning_content" in (getattr(message, "additional_kwargs", None) or {})
-
-
-def _without_reasoning(message: Any) -> Any:
-    beside = {name: value for name, value in message.additional_kwargs.items() if name != "reasoning_content"}
-    return message.model_copy(update={"additional_kwargs": beside})

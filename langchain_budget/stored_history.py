@@ -30,6 +30,14 @@ _UNNAMED = "document.pdf"
 """OpenAI refuses a file without a name."""
 
 
+def history_store(store: Any) -> HistoryStore:
+    """Returns the store of conversations; raises BudgetConfigError for what is none."""
+    if not isinstance(store, HistoryStore):
+        msg = f"store must be a HistoryStore (got {shown(store)})."
+        raise BudgetConfigError(msg)
+    return store
+
+
 class StoredMessageHistory(BaseChatMessageHistory):
     """A conversation in a database, which other hosts may have begun; only what a prompt needs is read.
 
@@ -58,11 +66,7 @@ class StoredMessageHistory(BaseChatMessageHistory):
     @checked
     def __init__(self, store: HistoryStore, thread_id: str, *, scope: Scope) -> None:
         super().__init__()
-        given: Any = store
-        if not isinstance(given, HistoryStore):
-            msg = f"store must be a HistoryStore (got {shown(store)})."
-            raise BudgetConfigError(msg)
-        self.thread: StoredThread = store.thread(thread_id, scope=scope, form=self._form())
+        self.thread: StoredThread = history_store(store).thread(thread_id, scope=scope, form=self._form())
 
     def _form(self) -> HostForm:
         return FORM

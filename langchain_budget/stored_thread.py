@@ -22,7 +22,7 @@ from ._supported import require
 from .agents import thread_id
 from .memories import scope_of
 from .message_history import BudgetMessageHistory, Store
-from .stored_history import NamedMessageHistory
+from .stored_history import NamedMessageHistory, history_store
 
 require("langchain.agents.middleware", needed_by="StoredThreadMiddleware")
 from langchain.agents.middleware import AgentMiddleware, AgentState  # noqa: E402 - as above
@@ -68,6 +68,9 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         limits: model, max_tokens, context_window, counter, summarizer and summary_timeout, as in
             `BudgetTrimmer`.
 
+    Raises:
+        BudgetConfigError: an argument is wrong.
+
     Example:
         >>> from langchain.agents import create_agent
         >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -93,7 +96,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     ) -> None:
         super().__init__()
         self.tools = []
-        self.store = store
+        self.store = history_store(store)
         self.scope = scope
         options: dict[str, Any] = {"budget": budget, **limits}
         self._fitted = BudgetMessageHistory.around(self._history, **options)

@@ -16,8 +16,12 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.structured_llm import StructuredLLM
 
-_CHAT, _RESPONSES = "openai-chat", "openai-responses"
-_MODULES = {_CHAT: "llama_index.llms.openai.base", _RESPONSES: "llama_index.llms.openai.responses"}
+from rankbudget.adapters import Client, sends_thought
+
+_MODULES = {
+    Client.OPENAI_CHAT: "llama_index.llms.openai.base",
+    Client.OPENAI_RESPONSES: "llama_index.llms.openai.responses",
+}
 _MEDIA = (AudioBlock, DocumentBlock, ImageBlock)
 _AS_TEXT = (MessageRole.ASSISTANT, MessageRole.SYSTEM, MessageRole.TOOL)
 """Whose messages OpenAI's chat client sends as one text, without media."""
@@ -31,7 +35,7 @@ def client_of(llm: BaseLLM | None, arguments: Mapping[str, Any] | None = None) -
     """
     given = llm.llm if isinstance(llm, StructuredLLM) else llm
     found = next((name for name, module in _MODULES.items() if is_client_of(given, (module,))), None)
-    if found == _RESPONSES:
+    if found == Client.OPENAI_RESPONSES:
         own = {"store": getattr(given, "store", False), **(getattr(given, "additional_kwargs", None) or {})}
         if {**own, **(arguments or {})}.get("store"):
             return None
@@ -46,8 +50,8 @@ def is_client_of(llm: BaseLLM | None, modules: tuple[str, ...]) -> bool:
 def is_sent(block: Any, role: Any, client: str | None) -> bool:
     """Returns whether a client sends a content block of a message of this role."""
     if isinstance(block, ThinkingBlock):
-        return client is None
-    return client != _CHAT or role not in _AS_TEXT or not isinstance(block, _MEDIA)
+        return sends_thought(client, {"type": "thinking"})
+    return client != Client.OPENAI_CHAT or role not in _AS_TEXT or not isinstance(block, _MEDIA)
 
 
 def sent_blocks(message: ChatMessage, client: str | None) -> Sequence[Any]:

@@ -27,7 +27,7 @@ from llama_index.core.response_synthesizers.refine import (
 
 from rankbudget import TokenBudget, TokenCounter
 from rankbudget.adapters import JOINT, plain_budget, typed_errors
-from rankbudget.errors import BudgetExceededError
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
 from ._clear_calls import with_clear_calls
 from ._codec import CODEC
@@ -59,7 +59,7 @@ class BudgetPromptHelper(PromptHelper):
 
     Args:
         context_window: tokens the model can read and write together, from 1.
-        num_output: tokens kept for the answer.
+        num_output: tokens kept for the answer, from 0, less than the window.
         tokenizer: a LlamaIndex tokenizer; used for chat templates too. Without one, without a counter and a
             budget with a model, the LLM that is asked counts, or the model of `from_llm_metadata`.
         budget: limits to take instead of window and num_output.
@@ -94,6 +94,12 @@ class BudgetPromptHelper(PromptHelper):
             options |= {"context_window": budget.context_window, "num_output": budget.reserve_tokens()}
         with typed_errors():
             super().__init__(**options)
+        if not 0 <= self.num_output < self.context_window:
+            msg = (
+                f"num_output must be a number of tokens below context_window={self.context_window} (got "
+                f"{self.num_output}). The prompt gets what the answer leaves of the window."
+            )
+            raise BudgetConfigError(msg)
         if counter is None and session is not None:
             counter = session.counter
         counter = counter or (budget and budget.model)

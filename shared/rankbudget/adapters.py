@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         wrapper_of,
     )
     from .messages.texts import content_text, replace_text, spread_text
+    from .messages.unsent import Client, sends_thought
     from .optimizer.few_shot import example_text
     from .prompt.beside import is_text, sent_beside
     from .prompt.fit_documents import fit_one_block
@@ -105,6 +106,7 @@ _HOMES = {
         "wrapper_of",
     ),
     "messages.texts": ("content_text", "replace_text", "spread_text"),
+    "messages.unsent": ("Client", "sends_thought"),
     "optimizer.few_shot": ("example_text",),
     "prompt.beside": ("is_text", "sent_beside"),
     "prompt.fit_documents": ("fit_one_block",),
@@ -127,9 +129,9 @@ _HOMES = {
 
 __all__ = [
     "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT",
-    "Call", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure", "Measure",
-    "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown", "Steps",
-    "Summarizer", "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting",
+    "Call", "Client", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure",
+    "Measure", "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown",
+    "Steps", "Summarizer", "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting",
     "block_text", "blocking", "call_reference", "called_in", "check_options", "content_text",
     "context_window_of",
     "default_embedder", "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished",
@@ -137,9 +139,9 @@ __all__ = [
     "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter",
     "read_session", "refuse_empty", "refuse_empty_question", "refuse_results",
     "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
-    "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text",
-    "typed_errors", "whole_request_budget", "window_asked_of", "window_notes", "with_clear_ids",
-    "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
+    "sends_thought", "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name",
+    "truncate_text", "typed_errors", "whole_request_budget", "window_asked_of", "window_notes",
+    "with_clear_ids", "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
 ]  # fmt: skip
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ContextEditingMiddleware
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_budget import BudgetContextEdit, pre_model_hook
+from langchain_budget import BudgetContextEdit, BudgetMiddleware, pre_model_hook
+from rankbudget import TokenBudget
 from rankbudget.errors import BudgetConfigError
 from rankbudget.testing.server import StrictModelServer
 from tests.langchain.test_middleware import chat, look, model, server
@@ -75,3 +77,48 @@ def test_each_question_of_a_thread_is_sent(into: Any, options: dict[str, Any]) -
         for request in made.seen:
             assert [m.text for m in request if m.type == "human"][-1] == f"question {turn}"
         made.seen.clear()
+
+
+LATE: list[Any] = [
+    SystemMessage("Be brief."),
+    HumanMessage("hi"),
+    AIMessage("hello"),
+    SystemMessage("The user is Ann."),
+    ("human", "Who am I?"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+@pytest.mark.parametrize("into", ["llm_input_messages", "messages"])
+@pytest.mark.parametrize("known", ["model", "bound model", "name", "budget", "middleware"])
+def test_late_system_messages_are_sent_to_claude(
+    server: StrictModelServer, known: str, into: Literal["llm_input_messages", "messages"]
+) -> None:
+    """Its client refuses them where they are: they go to the front, as `budget_model` puts them."""
+    from langgraph.prebuilt import create_react_agent
+
+    claude = ChatAnthropic(
+        model="claude-haiku-4-5", base_url=server.root_url, api_key="none", max_retries=0, max_tokens=100
+    )
+    options: dict[str, Any] = {
+        "bound model": {"model": claude.bind_tools([look])},
+        "name": {"model": "claude-haiku-4-5"},
+        "budget": {"budget": TokenBudget.for_model("claude-haiku-4-5")},
+    }.get(known, {"model": claude})
+    if known == "middleware":
+        agent: Any = create_agent(claude, [look], middleware=[BudgetMiddleware()])
+    else:
+        agent = create_react_agent(claude, [look], pre_model_hook=pre_model_hook(into=into, **options))
+    server.forget()
+    agent.invoke({"messages": LATE})
+    assert [r.problems for r in server.requests] == [()]
+    body = server.requests[0].body
+    assert "Be brief." in str(body["system"])
+    assert "Ann" in str(body["system"])
+    assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+
+
+def test_late_system_messages_stay_for_other_models() -> None:
+    """Only Anthropic's client refuses them."""
+    kept = pre_model_hook(model="gpt-4o").invoke({"messages": LATE})["llm_input_messages"]
+    assert [m.type for m in kept] == ["system", "human", "ai", "system", "human"]

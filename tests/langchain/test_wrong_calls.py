@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain.agents import create_agent
@@ -26,14 +27,17 @@ from langchain_budget import (
     BudgetMiddleware,
     BudgetRetriever,
     BudgetTrimmer,
+    MemoryRetriever,
+    StoredMessageHistory,
     StoredThreadMiddleware,
     budget_model,
+    memory_tools,
     pre_model_hook,
     trim_messages,
 )
 from rankbudget import BudgetSession, Scope, TokenBudget
 from rankbudget.errors import BudgetConfigError, BudgetError, MessageError
-from rankbudget.memory import HistoryStore
+from rankbudget.memory import HistoryStore, MemoryStore
 
 
 class Found(BaseRetriever):
@@ -274,3 +278,37 @@ def test_a_scope_that_reads_a_config_says_what_it_is_given(scope: Any) -> None:
     agent = create_agent(ParrotFakeChatModel(), middleware=[stored])
     with pytest.raises(BudgetConfigError, match="scope must be a Scope, or a function of the run's Runtime"):
         agent.invoke({"messages": [("human", "hi")]}, {"configurable": {"thread_id": "t"}})
+
+
+@pytest.mark.parametrize("scope", [None, "ann", {"user": "ann"}, 5])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scope: StoredThreadMiddleware(HistoryStore(":memory:"), scope=scope, max_tokens=99),
+        lambda scope: StoredMessageHistory(HistoryStore(":memory:"), "t", scope=scope),
+        lambda scope: MemoryRetriever(store=MemoryStore(":memory:"), scope=scope),
+        lambda scope: memory_tools(MemoryStore(":memory:"), scope),
+    ],
+)
+def test_a_wrong_scope_is_named_at_construction(make: Any, scope: Any) -> None:
+    """Not when the first user comes."""
+    with pytest.raises(BudgetConfigError, match=rf"scope must be a Scope.* \(got {re.escape(repr(scope))}"):
+        make(scope)
+
+
+@pytest.mark.parametrize("store", [None, "app.db", {}, HumanMessage("hi")])
+def test_a_wrong_store_is_named_at_construction(store: Any) -> None:
+    """A path, a store of another kind and nothing are no store."""
+    ann = Scope(user="ann")
+    makers: list[Any] = [
+        lambda given: StoredThreadMiddleware(given, scope=ann, max_tokens=99),
+        lambda given: StoredMessageHistory(given, "t", scope=ann),
+        lambda given: MemoryRetriever(store=given, scope=ann),
+        lambda given: memory_tools(given, ann),
+    ]
+    kinds = ["HistoryStore", "HistoryStore", "MemoryStore", "MemoryStore"]
+    for make, kind in zip(makers, kinds, strict=True):
+        with pytest.raises(BudgetConfigError, match=rf"store must be a {kind} \(got "):
+            make(store)
+    with pytest.raises(BudgetConfigError, match="store must be a HistoryStore"):
+        StoredThreadMiddleware(cast("Any", MemoryStore(":memory:")), scope=ann, max_tokens=99)

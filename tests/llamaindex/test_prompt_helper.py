@@ -29,7 +29,14 @@ from llamaindex_budget import (
     budget_for,
     budget_model,
 )
-from rankbudget import BudgetExceededError, BudgetReport, BudgetSession, TokenBudget, counter_for
+from rankbudget import (
+    BudgetConfigError,
+    BudgetExceededError,
+    BudgetReport,
+    BudgetSession,
+    TokenBudget,
+    counter_for,
+)
 from tests.drawing import draws
 from tests.llamaindex.models import FixedRetriever, PlayLLM, exchanges, nodes, strict_llm, tokens, words
 
@@ -355,3 +362,22 @@ def test_a_bounded_model_drops_old_messages_before_chunks(chat: bool) -> None:
     assert "item 305 weighs" in text
     assert COUNTER.count(text) > 150 if chat else COUNTER.count(text) < 120
     assert text in llm.predict(asked, context_str=text)
+
+
+@pytest.mark.parametrize(("window", "answer"), [(100, 101), (100, 100), (100, 5000), (100, -1)])
+def test_an_answer_that_leaves_no_prompt_is_refused_at_construction(window: int, answer: int) -> None:
+    """Nothing could ever be asked with it, and a negative one would let prompts exceed the window."""
+    match = rf"num_output must be .* below context_window={window} \(got {answer}\)"
+    with pytest.raises(BudgetConfigError, match=match):
+        BudgetPromptHelper(context_window=window, num_output=answer)
+    with pytest.raises(BudgetConfigError, match=match):
+        BudgetPromptHelper(window, answer)
+    if answer > 0:  # of a model -1 says that its answer is unknown
+        with pytest.raises(BudgetConfigError, match=match):
+            BudgetPromptHelper.from_llm_metadata(LLMMetadata(context_window=window, num_output=answer))
+
+
+def test_the_largest_answer_leaves_one_token() -> None:
+    """And no answer at all is for prompts that are only counted."""
+    assert BudgetPromptHelper(context_window=100, num_output=99).num_output == 99
+    assert BudgetPromptHelper(context_window=100, num_output=0).num_output == 0
