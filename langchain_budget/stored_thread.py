@@ -162,6 +162,7 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         stored now.
         """
         thread, loaded = self._history(scope, name).thread, self._fitted(scope, name)
+        thread._take_over()  # noqa: SLF001 - not public: each message of the state is found by its id
         edits = thread.changed([m for m in state["messages"] if not _is_shortened(m)])
         known = thread.stored(_ids(state["messages"]))
         stored, again = thread.conversation(), known & _ids(_newest_turn(state["messages"]))

@@ -15,7 +15,8 @@ CALLS = frozenset(
     }
 )  # fmt: skip
 """Blocks that another block answers; those that hold their own result, as `web_search_call`, are left out."""
-_ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
+ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
+"""Under which key a result has the id of its call."""
 _PARTS = {
     "functionCall": "tool_use",
     "function_call": "tool_use",
@@ -147,7 +148,7 @@ def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
         if kind in CALLS:
             calls.append(call_reference(block))
         elif is_result(kind):
-            answered = next((block[key] for key in _ANSWERED_BY if block.get(key)), None)
+            answered = next((block[key] for key in ANSWERED_BY if block.get(key)), None)
             calls, others = _paired(calls, [_reference(block, answered, block.get("name"))])
             answers += others
     return calls, answers

@@ -17,6 +17,7 @@ from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.texts import texts_of
+from .block_calls import ARGUMENTS
 from .memory import check_storable
 from .plain import digest_of_text, read, written, written_own
 
@@ -25,7 +26,6 @@ _THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 _SERVER_TOOLS = ("tool_use", "_tool_result", "_call")
 """Ends of the types of blocks that a provider wrote of its own tools, and can read alone."""
-_ARGUMENTS = ("arguments", "args", "input")
 _MAY_SAY_NOTHING = ("user", "assistant")
 NUMBERED = "rankbudget-message-"
 """Begins the id of a stored message that its host gave none; the number of its row follows."""
@@ -101,7 +101,9 @@ def _image(held: Any) -> dict[str, Any]:
 
 
 def _block_for_others(block: Any) -> Any:
-    """Returns a block with its thinking as a text: Mistral's is a list of texts."""
+    """Returns a block with its thinking as a text, which is a list in Mistral's; texts have one type."""
+    if kind_of(block) in ("input_text", "output_text"):  # of the Responses API, which others refuse
+        return {**block, "type": "text"}
     thought = {key: block.get(key) for key in _THOUGHTS} if isinstance(block, Mapping) else {}
     odd = {key: blocks_of(said) for key, said in thought.items() if said and not isinstance(said, str)}
     told = {key: "".join(filter(None, map(block_text, said))) for key, said in odd.items()}
@@ -111,7 +113,7 @@ def _block_for_others(block: Any) -> Any:
 def _call_for_others(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a call with its arguments as a text: Ollama's are a dict, and LangChain's beside its name."""
     function = function_of(call)
-    given = next((function[key] for key in _ARGUMENTS if function.get(key) is not None), "{}")
+    given = next((function[key] for key in ARGUMENTS if function.get(key) is not None), "{}")
     arguments = given if isinstance(given, str) else written(given)
     told = {"name": str(function.get("name") or ""), "arguments": arguments}
     named = {"id": str(call["id"])} if call.get("id") else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ..errors import BudgetConfigError, StoreConflictError, check_count, check_l
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
 from ..segment import Scope
+from .block_calls import forget_blocks, has_blocks, seen_by
 from .forms import NUMBERED, HostForm
 from .history_tables import ARCHIVED, messages, threads
 from .reading import ThreadMessages
@@ -57,7 +58,10 @@ class StoredThread:
     def size(self, *, archived: bool = False) -> int:
         """Returns how many messages there are, with `archived` those of its archive, too."""
         with self.store.database.read() as connection:
-            return sum(head.size for head in self._heads(connection, archived=archived))
+            heads = self._heads(connection, archived=archived)
+            if not any(has_blocks(connection, head.seq, self.form.name) for head in heads):
+                return sum(head.size for head in heads)
+        return len(self._rows(archived=archived))
 
     def conversation(self, tokens: int = 0) -> ThreadMessages:
         """Returns the messages as they are now, each read when it is asked for; fits take it as a list.
@@ -76,17 +80,23 @@ class StoredThread:
         """
         return list(map(self.form.message, self._rows(archived=archived)))
 
-    def _rows(self, *, archived: bool = False) -> list[Any]:
+    def _rows(self, *, archived: bool = False) -> Sequence[Any]:
         with self.store.database.read() as connection:
             heads = self._heads(connection, archived=archived)
-            return [row for head in heads for row in all_rows(connection, head)]
+            rows = [row for head in heads for row in all_rows(connection, head)]
+            noted = any(has_blocks(connection, head.seq, self.form.name) for head in heads)
+        return seen_by(self.form.name, rows) if noted else rows
+
+    def _made(self, rows: Sequence[Any]) -> list[Any]:
+        """Returns the messages of rows that follow each other."""
+        return list(map(self.form.message, seen_by(self.form.name, rows)))
 
     def ids(self) -> list[str]:
         """Returns the id of each message, made up for those that have none; for `after=` and `sources`."""
-        with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-            rows = [] if head is None else list(all_rows(connection, head))
-        return [row.name or f"{NUMBERED}{row.seq}" for row in rows]
+        rows = self._rows()
+        first = {str(row.seq): row.name for row in rows}
+        named = [str(row.seq).partition(".")[0] for row in rows]  # of all that one stored message says
+        return [first[seq] or f"{NUMBERED}{seq}" for seq in named]
 
     def stored(self, ids: Iterable[str]) -> set[str]:
         """Returns which of these `ids` a message has, as `ids` returns them."""
@@ -192,6 +202,10 @@ class StoredThread:
                 end_at(connection, head, None if after is None else str(after), list(asked))
             while first is not None:
                 fresh = first[max(0, (sent or 0) - read) :]
+                if has_blocks(connection, head.seq, self.form.name) and rows_named(
+                    connection, head, [row["name"] for row in fresh if row["name"]]
+                ):
+                    self._own(connection, head)
                 rows = list(unstored(connection, head, fresh, self.form))
                 add(connection, head, rows)
                 new += len(rows)
@@ -211,24 +225,48 @@ class StoredThread:
         rows = [row for part in self._in_parts(given) for row in part]
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
-            stored = list(all_rows(connection, head))
-            start, most = 0, min(len(stored), len(rows))
-            while start < most and is_same(stored[start], rows[start], self.form):
-                start += 1
-            end = 0
-            while end < most - start and is_same(stored[-1 - end], rows[-1 - end], self.form):
-                end += 1
-            if start == len(stored) == len(rows):
+            self._replace(connection, head, list(all_rows(connection, head)), rows)
+
+    def _replace(
+        self, connection: Connection, head: Head, stored: Sequence[Any], rows: list[dict[str, Any]]
+    ) -> None:
+        start, most = 0, min(len(stored), len(rows))
+        while start < most and is_same(stored[start], rows[start], self.form):
+            start += 1
+        end = 0
+        while end < most - start and is_same(stored[-1 - end], rows[-1 - end], self.form):
+            end += 1
+        if start == len(stored) == len(rows):
+            return
+        new = rows[start : len(rows) - end]
+        taken = {row.name for row in (*stored[:start], *stored[len(stored) - end :])}
+        splice(connection, head, start, len(stored) - end, with_own_names(new, taken))
+
+    def _take_over(self) -> None:
+        with self.store.database.read() as connection:
+            head = found(connection, self.scope, self.name)
+            if head is None or not has_blocks(connection, head.seq, self.form.name):
                 return
-            new = rows[start : len(rows) - end]
-            taken = {row.name for row in (*stored[:start], *stored[len(stored) - end :])}
-            splice(connection, head, start, len(stored) - end, with_own_names(new, taken))
+        with self.store.database.write() as connection:
+            self._own(connection, locked(connection, self.scope, self.name))
+
+    def _own(self, connection: Connection, head: Head) -> None:
+        """Makes each message that this host reads one row, as it edits them by their places and ids.
+
+        Other hosts' calls and results in content blocks are written anew for that, in this host's form.
+        """
+        if has_blocks(connection, head.seq, self.form.name):
+            stored = list(all_rows(connection, head))
+            rows = [row for part in self._in_parts(self._made(stored)) for row in part]
+            self._replace(connection, head, stored, rows)
+            forget_blocks(connection, head.seq, self.form.name)
 
     def insert(self, place: int, given: Iterable[Any]) -> None:
         """Puts messages before the one at a place, which is found as `list.insert` finds it."""
         rows = [row for part in self._in_parts(given) for row in part]
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
+            self._own(connection, head)
             at = slice(place, None).indices(head.size)[0]
             taken = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
             splice(connection, head, at, at, with_own_names(rows, {*taken}))
@@ -237,6 +275,7 @@ class StoredThread:
         """Replaces stored messages by those of the same id; what is not stored, or no longer, is left out."""
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
+            self._own(connection, head)
             for rows in self._in_parts(given):
                 known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
                 list(unstored(connection, head, [row for row in rows if row["name"] in known], self.form))
@@ -250,6 +289,8 @@ class StoredThread:
         """
         with self.store.database.write() as connection:
             head = found(connection, self.scope, self.name, lock=True)
+            if head is not None:
+                self._own(connection, head)
             rows = [] if head is None else rows_between(connection, head, 0, count)
             if head is not None and rows:
                 splice(connection, head, 0, len(rows), [])
@@ -261,6 +302,7 @@ class StoredThread:
         """Takes one message out of the conversation and returns it; None where there is none."""
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
+            self._own(connection, head)
             places = range(head.size)
             if not -head.size <= place < head.size:
                 return None
@@ -278,7 +320,7 @@ class StoredThread:
                 return []
             wanted = (table.c.thread == head.seq) & table.c.place.is_(None)
             rows = list(connection.execute(table.select().where(wanted).order_by(table.c.seq)))
-        return [self.form.message(row) for row in rows]
+        return self._made(rows)
 
     def clear(self, *, archived: bool = True) -> None:
         """Removes the conversation with its summary.
@@ -295,7 +337,7 @@ class StoredThread:
             heads = self._heads(connection, archived=False, lock=True)
             rows = [row for head in heads for row in all_rows(connection, head)]
             self._clear(connection, archived=True)
-        return list(map(self.form.message, rows))
+        return self._made(rows)
 
     def _clear(self, connection: Connection, *, archived: bool) -> None:
         for head in reversed(self._heads(connection, archived=archived, lock=True)):

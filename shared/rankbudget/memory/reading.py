@@ -11,12 +11,15 @@ from ..conversation.state import Summary
 from ..conversation.stored import AGAIN, StoredMessages
 from ..counting.protocol import TokenCounter
 from ..errors import StoreConflictError, StoreError
+from ..messages.codec import PINNED_ROLES
 from ..messages.measure import Measure
 from ..segment import Scope
+from .block_calls import has_blocks, seen_by
 from .database import Database
 from .forms import Counts, HostForm
-from .history_tables import ARCHIVED, messages, threads
-from .thread_rows import AT_ONCE, Head, found, locked, pinned_rows, rows_between, save, seal
+from .history_tables import ARCHIVED, NO_SUM, messages, threads
+from .plain import added, place_value
+from .thread_rows import AT_ONCE, Head, all_rows, found, locked, pinned_rows, rows_between, save, seal
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -60,11 +63,17 @@ class ThreadMessages(StoredMessages):
         self._key: str | None = None
         self._measure: Measure | None = None
         self._page = _PAGE
+        self._whole: Sequence[Any] | None = None  # where other places are meant than those of rows
         with database.read() as connection:
-            self._head = found(connection, scope, name) or Head(0, 0, "", 0, 0, Summary())
-            self._pinned = self._hold(pinned_rows(connection, self._head))
-            self._read_ahead(connection, tokens, least)
-        self.summary = self._head.summary
+            self._head = head = found(connection, scope, name) or Head(0, 0, "", 0, 0, Summary())
+            if has_blocks(connection, head.seq, form.name):
+                self._whole = seen_by(form.name, list(all_rows(connection, head)))
+                self._hold(self._whole)
+                self._pinned = [row.place for row in self._whole if row.role in PINNED_ROLES]
+            else:
+                self._pinned = self._hold(pinned_rows(connection, head))
+                self._read_ahead(connection, tokens, least)
+        self.summary = head.summary if self._whole is None else Summary()
 
     def again(self) -> ThreadMessages:
         of = self._database, self._scope, self._name, self._form, self._counts
@@ -72,7 +81,7 @@ class ThreadMessages(StoredMessages):
 
     # ---- a sequence ------------------------------------------------------------------------------
     def __len__(self) -> int:
-        return self._head.size
+        return self._head.size if self._whole is None else len(self._whole)
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -80,7 +89,7 @@ class ThreadMessages(StoredMessages):
     def __getitem__(self, index: slice) -> list[Any]: ...
 
     def __getitem__(self, index: int | slice) -> Any:
-        places = range(self._head.size)[index]
+        places = range(len(self))[index]
         if isinstance(places, range):
             self._load(places)
             return [self._read[place] for place in places]
@@ -144,12 +153,19 @@ class ThreadMessages(StoredMessages):
         return sorted([place for place in self._read if start <= place < stop])
 
     def seal(self, before: int, kept: Sequence[int]) -> bytes:
+        if self._whole is not None:
+            total, apart = NO_SUM, set(kept)
+            for row in self._whole[:before]:
+                total = total if row.place in apart else added(total, place_value(row.place, row.digest))
+            return bytes.fromhex(total)
         with self._reading() as connection:
             return seal(connection, self._head, before, kept)
 
     def keep(self, summary: Summary) -> bool:
         if summary == self.summary:
             return True
+        if self._whole is not None:
+            return False  # a stored summary names rows
         with suppress(StoreError):  # the turn goes on; the session has its summary
             return self._keep(summary)
         return False
@@ -169,7 +185,7 @@ class ThreadMessages(StoredMessages):
     # ---- tokens ----------------------------------------------------------------------------------
     def measured(self, measure: Measure, counter: TokenCounter) -> Measure:
         key = self._counts.key(self._form, counter) if self._form.counted_by(measure) else None
-        if key is None:
+        if key is None or self._whole is not None:
             return measure
         if key != self._key:
             self._key, self._measure = key, measure

@@ -14,6 +14,7 @@ from ..counting.blocks import function_of
 from ..errors import StoreConflictError, StoreError, shown
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
+from .block_calls import note_blocks
 from .forms import DICTS, NUMBERED, HostForm
 from .history_tables import NO_SUM, PINNED_ROWS, keys, messages, threads
 from .memory import is_storable
@@ -127,6 +128,7 @@ def add(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> N
     """Adds rows at the end; in their neutral form each call and its result have an id of their own."""
     now = time.time()
     _clear_ids(connection, head, rows)
+    note_blocks(connection, head.seq, [(row["form"], row["neutral"]) for row in rows])
     for row in rows:
         head.total = added(head.total, place_value(head.size, row["digest"]))
         row.update(thread=head.seq, place=head.size, total=head.total, created_at=now)
@@ -213,6 +215,7 @@ def move(connection: Connection, rows: Sequence[Any], head: Head) -> None:
     values: dict[str, Any] = {"place": bindparam("to"), "total": bindparam("sum"), "name": bindparam("named")}
     update = table.update().where(table.c.seq == bindparam("row")).values(thread=head.seq, **values)
     connection.execute(update, moved)
+    note_blocks(connection, head.seq, [(row.form, row.neutral) for row in rows])
     save(connection, head)
 
 

@@ -19,6 +19,15 @@ def texts_of(content: Any) -> list[str]:
     return [text for block in blocks_of(content) for text in _texts_in(block)]
 
 
+def result_content(block: Mapping[str, Any]) -> Any:
+    """Returns what the block of a result holds: a text, content blocks, an object with several, or None."""
+    held = block.get(_key_of(block))
+    texts = list(held.values()) if isinstance(held, Mapping) else []
+    if len(texts) == 1 and isinstance(texts[0], str):  # Gemini's response, which must be an object
+        return texts[0]
+    return held
+
+
 def said_beside_results(content: Any) -> list[int]:
     """Returns which of `texts_of` are text blocks beside tool results: what the user says with them."""
     found = [block_text(block) is not None for block in blocks_of(content) for _ in _texts_in(block)]
