@@ -216,7 +216,7 @@ def _candidates(body: str, asked: Words) -> Iterator[tuple[int, str]]:
 
 
 def _end(body: str, at: int) -> int:
-    """Returns a position between words by `at`; not behind the dot of an abbreviation, which looks like an end."""
+    """Returns a position between words by `at`, not behind an abbreviation, whose dot looks like an end."""
     at = _beside(body, at, 0)
     while at < len(body):
         kept = body[:at].rstrip()
