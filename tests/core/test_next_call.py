@@ -256,3 +256,30 @@ def test_a_step_with_the_number_of_the_query_stays(seed: int, asked: int, share:
     room = int(share * counter.count_messages(said))
     kept = fit_messages(said, max_tokens=room, counter=counter, query=question).messages
     assert "RF-777-ABCD" in str(kept)
+
+
+@draws()
+@given(
+    st.integers(1, 120),
+    st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=4),
+    st.integers(0, 3),
+    st.integers(40, 400),
+)
+def test_a_named_step_brings_its_question_however_long_that_is(
+    long: int, steps: list[tuple[int, bool]], later: int, limit: int
+) -> None:
+    """What a question names by its number is kept with the user's message before it, or not at all."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": "word " * long}]
+    for n, (size, named) in enumerate(steps):
+        function = {"name": "look", "arguments": "{}"}
+        calls = [{"id": f"c{n}", "type": "function", "function": function}]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        said = "Part ZX-8544 was replaced." if named else "Nothing."
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"{said} {'filler ' * size}"})
+    messages.append({"role": "assistant", "content": "Done."})
+    for n in range(later):
+        messages += [{"role": "user", "content": f"Next {n}"}, {"role": "assistant", "content": "Yes."}]
+    query = "When was part ZX-8544 replaced?"
+    messages.append({"role": "user", "content": query})
+    found = fit_messages(messages, max_tokens=limit, counter=COUNTER, query=query)
+    check_laws(messages, found.messages, limit=limit, counter=COUNTER)

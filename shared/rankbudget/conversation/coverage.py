@@ -63,10 +63,10 @@ def cover(pieces: Sequence[Piece], worth: Sequence[float], kept: Sequence[int], 
 def take(
     pieces: Sequence[Piece], taken: list[int], order: Iterable[int], room: int, *, skip: bool = True
 ) -> int:
-    """Adds pieces, each with the one it needs, to those `taken`; the first misfit is skipped or the end."""
+    """Adds pieces, each with what it needs, to those `taken`; the first misfit is skipped or the end."""
     known, used = set(taken), 0
     for n in order:
-        added = [m for m in (pieces[n].needs, n) if m is not None and m not in known]
+        added = _with_needed(pieces, n, known)
         price = sum([pieces[m].price for m in added])
         if used + price <= room:
             taken += added
@@ -75,6 +75,16 @@ def take(
         elif not skip:
             break
     return used
+
+
+def _with_needed(pieces: Sequence[Piece], piece: int, taken: set[int]) -> list[int]:
+    """Returns a piece, and before it all that it needs, apart from what is taken."""
+    found: list[int] = []
+    at: int | None = piece
+    while at is not None and at not in taken:
+        found.insert(0, at)
+        at = pieces[at].needs
+    return found
 
 
 class _Cover:
@@ -94,13 +104,7 @@ class _Cover:
         self._had.update(self._pieces[piece].values)
 
     def with_needed(self, piece: int) -> list[int]:
-        """Returns the piece, and before it all that it needs and that is not taken yet."""
-        found: list[int] = []
-        at: int | None = piece
-        while at is not None and at not in self.taken:
-            found.insert(0, at)
-            at = self._pieces[at].needs
-        return found
+        return _with_needed(self._pieces, piece, self.taken)
 
     def rate(self, piece: int) -> float:
         """Returns what taking a piece adds, for its price."""
