@@ -260,10 +260,10 @@ def test_a_step_with_the_number_of_the_query_stays(seed: int, asked: int, share:
 
 @draws()
 @given(
-    st.integers(1, 120),
-    st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=4),
+    st.integers(1, 600),
+    st.lists(st.tuples(st.integers(0, 200), st.booleans()), min_size=1, max_size=4),
     st.integers(0, 3),
-    st.integers(40, 400),
+    st.integers(60, 600),
 )
 def test_a_named_step_brings_its_question_however_long_that_is(
     long: int, steps: list[tuple[int, bool]], later: int, limit: int
