@@ -16,6 +16,7 @@ import regex
 from ..segment import Segment
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
+from .long_lines import LONGEST
 from .owners import NONE, owners_of
 from .protocol import Scorer
 from .question import plain_question
@@ -46,6 +47,8 @@ MOST_ASKED, SEVERAL = 0.9, 5
 
 Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
+FEWEST_ALL, SHORT_ONE_IN = 2, 4
+"""Words of a question of which all can be said; up to five short texts say them, where one in four do."""
 KEYED_ONE_IN = 10
 """Five sentences may have a key that comes before all else, where they are no more than one in ten."""
 _NAMING = re.compile(r"[\d_@#]|\w\w[.:]\w\w")
@@ -180,8 +183,47 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:
                 ranks[j] = 1.0
+    _lift_all_said(ranks, segments, split, titles, {term: holders for term, (_, holders) in held.items()})
     _lift_keyed(ranks, query, texts, held)
     return ranks
+
+
+def _lift_all_said(
+    ranks: list[float],
+    segments: Sequence[Segment],
+    split: Sentences,
+    titles: Sequence[Container[str]],
+    held: Mapping[str, Mapping[int, int]],
+) -> None:
+    """Makes what says all words of the question a direct match, where few do: each word may be common.
+
+    A sentence says them with its title and the line that says whose it is; else a short text as a whole does.
+    """
+    texts, owners, every = split.texts, split.owners, len(held)
+    own, beside = [set[str]() for _ in texts], [{term for term in held if term in title} for title in titles]
+    for term, holders in held.items():
+        for j in holders:
+            own[j].add(term)
+    by_text: dict[int, set[str]] = {}
+    for i, terms in zip(owners, own, strict=True):
+        if terms - beside[i]:
+            by_text.setdefault(i, set(beside[i])).update(terms)
+    heads = [own[head] if head != NONE else frozenset[str]() for head in split.heads] or [
+        frozenset[str]()
+    ] * len(own)
+    said = [terms and len(terms | heads[j] | beside[owners[j]]) for j, terms in enumerate(own)]
+    places = [j for j, n in enumerate(said) if n == every and own[j] - beside[owners[j]]]
+    if not places:
+        short = [
+            i for i, terms in by_text.items() if len(terms) == every and len(segments[i].text) <= LONGEST
+        ]
+        few = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
+        is_few = len({segments[i].text for i in short}) <= few
+        places = [j for j, terms in enumerate(own) if is_few and terms and owners[j] in short]
+    elif len({texts[j] for j in places}) > max(SEVERAL, len(texts) // ONE_IN):
+        return
+    for j in places if every >= FEWEST_ALL else ():
+        ranks[j] = max(1.0, ranks[j])
 
 
 def _lift_keyed(
