@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         called_in,
         in_turn,
         results_in,
+        with_results,
         without_answered,
     )
     from .counting.media_forms import PDF, Media, media_of
@@ -91,7 +92,8 @@ _HOMES = {
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
     "counting.blocks": (
-        "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in", "without_answered",
+        "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in", "with_results",
+        "without_answered",
     ),
     "counting.media_forms": ("PDF", "Media", "media_of"),
     "errors": ("check_options",),
@@ -139,7 +141,7 @@ __all__ = [
     "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
     "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text",
     "typed_errors", "whole_request_budget", "window_asked_of", "window_notes", "with_clear_ids",
-    "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
+    "with_results", "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
 ]  # fmt: skip
 
 
