@@ -1,6 +1,6 @@
 """What follows a question: answers, calls with their results, and what is repaired of both.
 
-A result of no call is removed from the message that holds it. What else is in that message stays: beside other
+A result of no call is removed from its message. What else is in that message stays: beside other
 results it still answers their calls, without any it is a question or an answer of its own.
 """
 
