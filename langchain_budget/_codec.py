@@ -30,6 +30,7 @@ from rankbudget.adapters import (
     replace_text,
     results_in,
     sends_thought,
+    with_results,
     without_answered,
 )
 from rankbudget.errors import MessageError
@@ -169,8 +170,16 @@ class LangChainCodec:
 
     def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
         fields = _fields(message)
+        return self._with_content(message, replace_text(fields["content"], text))
+
+    def with_results(self, message: Any, belong: Sequence[bool]) -> Any:
+        """Returns a copy of `message` without those of the results in its content that do not `belong`."""
+        return self._with_content(message, with_results(_fields(message)["content"], belong))
+
+    def _with_content(self, message: Any, content: Any) -> Any:
+        fields = _fields(message)
         update: dict[str, Any] = {
-            "content": replace_text(fields["content"], text),
+            "content": content,
             "additional_kwargs": {**fields["additional_kwargs"], MARK: EDITED},
         }
         if fields.get("usage_metadata"):

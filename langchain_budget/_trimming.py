@@ -86,6 +86,7 @@ class _Trim:
         units: list[Sequence[int]] = [[i] for i in timeline.pinned]
         units += [unit.positions() for turn in timeline.turns() for unit in turn.units]
         units.sort(key=lambda unit: unit[0])
+        given = list(timeline.messages)
 
         def first(count: int) -> list[BaseMessage]:
             return [given[i] for i in sorted(i for unit in units[:count] for i in unit)]
@@ -108,6 +109,10 @@ class _Trim:
         """Returns the newest messages that fit, the user's message at the edge cut to what is left for it."""
         if not given:
             return []
+        if self.split is not None and any(map(CODEC.answers, given)):
+            timeline = Timeline(given, CODEC, self.measure)
+            list(timeline.turns())
+            given = list(timeline.messages)  # without results of no call, so that what is kept is known again
         try:
             kept = self._fitted(given)
         except BudgetExceededError:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         called_in,
         in_turn,
         results_in,
+        with_results,
         without_answered,
     )
     from .counting.media_forms import PDF, Media, media_of
@@ -92,7 +93,8 @@ _HOMES = {
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
     "counting.blocks": (
-        "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in", "without_answered",
+        "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in", "with_results",
+        "without_answered",
     ),
     "counting.media_forms": ("PDF", "Media", "media_of"),
     "errors": ("check_options",),
@@ -139,9 +141,10 @@ __all__ = [
     "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter",
     "read_session", "refuse_empty", "refuse_empty_question", "refuse_results",
     "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
-    "sends_thought", "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name",
-    "truncate_text", "typed_errors", "whole_request_budget", "window_asked_of", "window_notes",
-    "with_clear_ids", "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
+    "sends_thought", "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning",
+    "tag_name", "truncate_text", "typed_errors", "whole_request_budget", "window_asked_of",
+    "window_notes", "with_clear_ids", "with_results", "within_window", "without_answered", "wrapper_of",
+    "write_counter", "write_session",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import BudgetConfigError, BudgetExceededError, counter_for, fit_messages
-from rankbudget.counting.blocks import results_in, unanswered
+from rankbudget.counting.blocks import paired, results_in
 from rankbudget.counting.profiles import PROFILES, apply_profile
 from rankbudget.messages.codec import DictCodec
 from rankbudget.messages.texts import content_text, replace_text
@@ -141,8 +141,8 @@ def test_what_a_provider_refuses_never_leaves(drawn: Drawn, eighths: int, cut: A
         answered = codec.answers(message) or (
             (codec.result_id(message),) if codec.role(message) == "tool" else ()
         )
-        left = unanswered(open_calls, answered)
-        assert left is not None
+        left, belong = paired(open_calls, answered)
+        assert all(belong)
         open_calls = [*left, *codec.call_ids(message)]
 
 
@@ -261,12 +261,12 @@ def test_a_cut_keeps_all_that_is_left_of_a_text(texts: list[str], start: int, en
 
 def test_answers_name_their_calls_or_come_in_order() -> None:
     """An id decides, then a name, then the order; two names or two ids that differ, or an id and nothing, are no pair."""
-    assert unanswered(["function:f", "function:g"], ["g"]) == ["function:f"]
-    assert unanswered(["c1", "function:f"], ["function:"]) == ["c1"]
-    assert unanswered(["c1", "c2"], ["function:"]) is None
-    assert unanswered(["function:f"], ["call_7"]) == []
-    assert unanswered(["function:f"], ["function:g"]) is None
-    assert unanswered(["c1"], ["c2"]) is None
+    assert paired(["function:f", "function:g"], ["g"]) == (["function:f"], [True])
+    assert paired(["c1", "function:f"], ["function:"]) == (["c1"], [True])
+    assert paired(["c1", "c2"], ["function:"]) == (["c1", "c2"], [False])
+    assert paired(["function:f"], ["call_7"]) == ([], [True])
+    assert paired(["function:f"], ["function:g"]) == (["function:f"], [False])
+    assert paired(["c1"], ["c2"]) == (["c1"], [False])
     assert results_in([{"type": "web_search_tool_result", "tool_use_id": "x", "content": []}]) == ("x",)
 
 

@@ -74,13 +74,8 @@ def test_call_and_results_go_together() -> None:
     [
         ([ask("q"), results("x"), says("ok"), ask("q2")], [0, 2, 3], {"history-1": "orphan_result"}),
         (
-            [ask("q"), call("a"), results("a", "x"), says("ok"), ask("q2")],
+            [ask("q"), call("a"), results("x"), says("ok"), ask("q2")],
             [0, 3, 4],
-            {"history-1": "unanswered_call", "history-2": "orphan_result"},
-        ),
-        (
-            [ask("q"), call("a"), results("a", "a"), ask("q2")],
-            [0, 3],
             {"history-1": "unanswered_call", "history-2": "orphan_result"},
         ),
         (
@@ -97,6 +92,61 @@ def test_broken_results_are_repaired(chat: list[Any], kept: list[int], reasons: 
     assert {d.segment_id: d.reason for d in found.report.decisions if d.action == "trimmed"} == reasons
     with pytest.raises(MessageError, match=r"orphan_result|unanswered_call"):
         fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("chat", "at", "left"),
+    [
+        ([ask("q"), says("ok"), results("x", more="how long?")], 2, results(more="how long?")),
+        ([results("x", more="how long?"), says("ok"), ask("q")], 0, results(more="how long?")),
+        ([ask("q"), call("a"), results("a", "x"), ask("q2")], 2, results("a")),
+        ([ask("q"), call("a"), results("a", "a"), says("ok"), ask("q2")], 2, results("a")),
+        ([ask("q"), call("a"), results("x", "a", more="now?")], 2, results("a", more="now?")),
+        (
+            [ask("q"), {**results("x", more="It is 42."), "role": "assistant"}, ask("q2")],
+            1,
+            says("It is 42."),
+        ),
+    ],
+)
+def test_what_is_beside_a_result_without_its_call_stays(
+    chat: list[Any], at: int, left: dict[str, Any]
+) -> None:
+    """Only the result goes; the report says what was cut of the message, and strict refuses it."""
+    found = fit_messages(chat, max_tokens=1_000, counter=COUNTER)
+    texts = (
+        [{"type": "text", "text": left["content"]}] if isinstance(left["content"], str) else left["content"]
+    )
+    assert found.messages == [*chat[:at], {**left, "content": texts}, *chat[at + 1 :]]
+    assert all(
+        one is other for n, (one, other) in enumerate(zip(found.messages, chat, strict=True)) if n != at
+    )
+    [decision] = [d for d in found.report.decisions if d.action != "kept"]
+    assert (decision.segment_id, decision.action, decision.reason) == (
+        f"history-{at}",
+        "truncated",
+        "orphan_result",
+    )
+    assert (decision.before, decision.after) == tuple(
+        COUNTER.count_messages([m]) - 3 for m in (chat[at], left)
+    )
+    assert decision.detail == "Results without their call were removed."
+    with pytest.raises(MessageError, match=f"message {at}: orphan_result"):
+        fit_messages(chat, max_tokens=1_000, counter=COUNTER, strict=True)
+
+
+def test_what_is_said_with_results_of_a_broken_call_is_a_question() -> None:
+    """A call that another one of is never answered goes with its results, not with what the user says."""
+    chat = [ask("q"), call("a", "b"), results("a", more="how long?"), says("a day")]
+    found = fit_messages(chat, max_tokens=1_000, counter=COUNTER)
+    assert found.messages == [chat[0], results(more="how long?"), chat[3]]
+    assert (
+        fit_messages(chat[:3], max_tokens=1_000, counter=COUNTER).messages == chat[:3]
+    )  # the call still waits
+    session = BudgetSession(1_000, counter=COUNTER)
+    assert session.fit(chat[:3]).messages == chat[:3]
+    for _ in range(2):
+        assert session.fit(chat).messages == found.messages
 
 
 @pytest.mark.parametrize("empty", ["", " \n", None, [], [{"type": "text", "text": " "}]])

@@ -303,6 +303,12 @@ def test_results_in_user_messages_are_results() -> None:
     assert law_of([*thread[:2], *thread[3:]], thread=thread, limit=60) == 2
     assert law_of(thread[2:], thread=thread, limit=60) == 2
     assert repaired([*thread, answered("x")]) == thread
-    assert repaired([thread[0], call("a"), answered("a", "x"), thread[4]]) == [thread[0], thread[4]]
+    batch = [thread[0], call("a"), answered("a"), thread[4]]
+    for results in (answered("a", "x"), answered("a", "a")):
+        assert repaired([*batch[:2], results, batch[3]]) == batch
+    asks = [{"type": "text", "text": "go on"}]
+    assert repaired([thread[0], call("a", "b"), answered("a", more="go on"), *thread[3:]])[1] == say(
+        "user", asks
+    )
     asked = [say("user", "the question"), call("a"), answered("a")]
     assert law_of(asked[1:], thread=asked, limit=60) == 3

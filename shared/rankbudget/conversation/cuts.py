@@ -289,11 +289,13 @@ def _counts(timeline: Timeline, tail: int) -> tuple[array[int], int]:
     return newest, max(older, since + known.whole) if known is not None else older
 
 
-def _closed(timeline: Timeline, selection: Selection, broken: Sequence[Broken], stop: int) -> KeptRun:
-    """Returns what stays of all turns but the newest, which may still grow."""
+def _closed(timeline: Timeline, selection: Selection, broken: Sequence[Broken], stop: int) -> KeptRun | None:
+    """Returns what stays of all turns but the newest, which may still grow; None where some are repaired."""
     run = selection.run or KeptRun(0, 0, (), ())
     older = [unit for unit in selection.units if unit.start < stop]
     positions = sorted([i for unit in older for i in unit.positions()])
+    if not timeline.stripped.keys().isdisjoint(positions):
+        return None
     tokens = run.tokens + timeline.cost(older)
     closed = tuple([one for one in broken if one[0] < stop])
     return KeptRun(stop, tokens, (*run.positions, *positions), closed)

@@ -320,7 +320,7 @@ def _put_together(
         question=None if asked is None else bisect_left(chosen, asked) + (shown is not None),
         state=state,
         unsummarized=summary is not None and (failed or shown is None),
-        edits=edits,
+        edits={**timeline.stripped, **edits},
         summary=shown,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from typing import Any
 
 from .stored import StoredMessages
@@ -26,6 +26,22 @@ class ReadOnce(Sequence[Any]):
         if position not in self._held:
             self._held[position] = self._make(self._source[position])
         return self._held[position]
+
+
+class WithCopies(Sequence[Any]):
+    """Messages with `copies` in the place of some, by position."""
+
+    def __init__(self, source: Sequence[Any], copies: Mapping[int, Any]) -> None:
+        self._source, self._copies = source, copies
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, at: Any) -> Any:
+        places = range(len(self))[at]
+        if isinstance(places, int):
+            return self._copies[places] if places in self._copies else self._source[places]
+        return [self._copies.get(i, found) for i, found in zip(places, self._source[at], strict=True)]
 
 
 def held(messages: Sequence[Any]) -> Sequence[Any]:

@@ -21,8 +21,10 @@ def refuse_invalid(timeline: Timeline, *, asked_last: bool = False) -> None:
         _refuse_broken(timeline)
     if newest is not None and newest.broken:
         _refuse_nothing(timeline, newest)
-        last = max(newest.broken)
-        if asked_last and last[0] == len(timeline.messages) - 1:
+    broken = [*(newest.broken if newest is not None else ()), *_stripped(timeline)]
+    if asked_last and broken:
+        last = max(broken)
+        if last[0] == len(timeline.messages) - 1:
             msg = (
                 f"a question with results must answer all calls before it (got {_listed([last])}). "
                 "Give the message with the calls, and all of their results, in the history."
@@ -76,10 +78,15 @@ def _refuse_nothing(timeline: Timeline, newest: Turn) -> None:
 def _refuse_broken(timeline: Timeline) -> None:
     """Raises MessageError where a repair would be needed."""
     broken = timeline.leftovers() + [b for turn in timeline.turns() for b in turn.broken]
+    broken += _stripped(timeline)
     if broken:
         found = _listed(sorted(broken))
         msg = f"messages must be a valid conversation (got {found}). Repair it, or pass strict=False."
         raise MessageError(msg)
+
+
+def _stripped(timeline: Timeline) -> list[Broken]:
+    return [(position, "orphan_result") for position in timeline.stripped]
 
 
 def _listed(broken: Sequence[Broken]) -> str:

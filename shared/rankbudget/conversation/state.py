@@ -143,7 +143,8 @@ class ThreadState:
         held = not summary.text or prints.holds(summary)
         kept = (
             len(messages) >= self.size
-            and (stop in (0, self.size) or prints.asks(stop, stop + 1))
+            # What is asked beside results of no call does not look like a question.
+            and (stop in (0, self.size) or prints.asks(stop, stop + 1) or self.has_question_of(prints))
             and (
                 stop + 1 >= self.size or not prints.asks(stop + 1, self.size)
             )  # its newest turn is one still

@@ -13,10 +13,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from ..counting.blocks import must_be_answered, unanswered
-from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, says_nothing
+from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, beside_results, says_nothing
 from ..messages.measure import Measure
 from ..messages.texts import texts_of
+from .answers import ANSWERS, ASSISTANT, CODES, EMPTY, NAMES, PINNED, STORED, USER, Answers
 from .reading import held
 from .state import Prints, ThreadState, continued
 from .stored import StoredMessages
@@ -26,21 +26,10 @@ from .units import Broken, Turn, Unit
 NO_EDITS: Mapping[int, Any] = MappingProxyType({})
 """Nothing is shortened."""
 
-_CODES = {role: ord(role[0]) for role in ("system", "developer", "user", "assistant", "tool")}
-"""A byte for each role: a long thread is searched for its questions at the speed of memory."""
-_NAMES = {code: role for role, code in _CODES.items()}
-_USER, _ASSISTANT, _TOOL = _CODES["user"], _CODES["assistant"], _CODES["tool"]
-_ANSWERS = ord("r")  # a user message known to hold tool results
-_EMPTY = ord("e")  # a user message known to say nothing
-_STORED = ord("p")  # a result at the start whose call the provider stores: it always stays
-_STRAYS = {_TOOL: "orphan_result", _ANSWERS: "orphan_result", _EMPTY: "empty_message"}
-"""Why a message that no answer took up is dropped."""
-_NAMES |= {_ANSWERS: "tool", _STORED: "tool", _EMPTY: "user"}
-_PINNED = frozenset([*(_CODES[role] for role in PINNED_ROLES), _STORED])
 _BLOCK = 128  # roles read at once
 
 
-class Timeline:
+class Timeline(Answers):
     """Reads one list of host messages, oldest first.
 
     When it is `ended`, something follows it in the prompt, so that no call at its end waits for its results.
@@ -64,7 +53,8 @@ class Timeline:
         ended: bool = False,
         thread: Thread | None = None,
     ) -> None:
-        self.messages = held(messages)  # a report reads dropped ones later
+        self.given = self.messages = held(messages)  # a report reads dropped ones later
+        self.stripped = {}
         self.stored = messages if isinstance(messages, StoredMessages) else None
         self._known_roles = getattr(self.messages, "roles", None)  # a store reads no content for them
         self.codec = codec
@@ -77,7 +67,7 @@ class Timeline:
             # Where there is a summarizer, steps that do not fit whole go into the summary.
             self.shortens = thread.message_cap is not None and thread.summarizer is None
         self.ended = ended
-        self.prints = Prints(codec, self.messages)
+        self.prints = Prints(codec, self.given)
         states = thread.known if thread is not None else ()
         known = continued(states, self.prints) if states else None
         self.known: ThreadState | None = known
@@ -95,13 +85,14 @@ class Timeline:
         if self._check_content is not None:
             self._check_contents(self.pinned)
         self.newest = self.turns_read[0] if self._parse_one() else None
+        self._check_known()
         question = self.newest.question if self.newest is not None else None
         self.asked = None if question is None else question.start  # where the newest question is
 
     def role(self, position: int) -> str:
         """Returns what one message is: its role, and "tool" for a user message that holds tool results."""
         self._read_roles(position)
-        return _NAMES[_USER if self._asks(position) else self._roles[position]]
+        return NAMES[USER if self._asks(position) else self._roles[position]]
 
     def turns(self) -> Iterator[Turn]:
         """Yields the turns, newest first; each is parsed once."""
@@ -196,14 +187,14 @@ class Timeline:
         searched for them, and each counts for a turn.
         """
         self._read_roles(0)
-        if _ANSWERS in self._roles or _EMPTY in self._roles:
+        if ANSWERS in self._roles or EMPTY in self._roles:
             return sum([self._asks(i) for i in range(start + 1)])
-        return self._roles.count(_USER, 0, start + 1)
+        return self._roles.count(USER, 0, start + 1)
 
     def unread_step(self, turn: Turn) -> list[Unit]:
         """Returns the tool batch at the very end of a turn: the model has not answered it."""
         last = turn.body[-1:]
-        return last if last and (last[0].waiting or self._roles[last[0].stop - 1] != _ASSISTANT) else []
+        return last if last and (last[0].waiting or self._roles[last[0].stop - 1] != ASSISTANT) else []
 
     def pending_step(self, turn: Turn) -> list[Unit]:
         """Returns the unread step of the newest turn, which the model is to answer now."""
@@ -223,14 +214,20 @@ class Timeline:
         found: list[Broken] = []
         reason = "orphan_result"  # until a call may have asked for it
         for i in range(opening):
-            reason = "leading_assistant" if self._roles[i] == _ASSISTANT else reason
-            if self._roles[i] not in _PINNED:
+            reason = "leading_assistant" if self._roles[i] == ASSISTANT else reason
+            if self._roles[i] not in PINNED:
                 found.append((i, "empty_message" if self.is_empty(i) else reason))
         return found
 
     def is_empty(self, position: int) -> bool:
         """Returns whether a message of the conversation says nothing."""
-        return self._roles[position] == _EMPTY
+        return self._roles[position] == EMPTY
+
+    def _check_known(self) -> None:
+        """Forgets a cut where results of a call that was not answered meanwhile have become a question."""
+        known, newest = self.known, self.newest
+        if known is not None and newest is not None and known.stop != newest.start < known.size:
+            self.known = ThreadState(summary=known.summary, line=known.line)
 
     def _check_contents(self, positions: Iterable[int]) -> None:
         assert self._check_content is not None
@@ -265,12 +262,12 @@ class Timeline:
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
             return list(range(leading))
         self._read_roles(0)
-        return [i for i, role in enumerate(self._roles) if role in _PINNED]
+        return [i for i, role in enumerate(self._roles) if role in PINNED]
 
     def question_before(self, stop: int) -> int:
         """Returns where the last question before a position is, -1 if there is none."""
         while stop > 0:
-            start = self._roles.rfind(_USER, self._unread, stop)
+            start = self._roles.rfind(USER, self._unread, stop)
             if start < 0:
                 stop = min(stop, self._unread)
                 self._read_roles(max(0, stop - _BLOCK))
@@ -282,7 +279,7 @@ class Timeline:
 
     def question_after(self, position: int) -> int:
         """Returns where the first question after a position that was read is, -1 if there is none."""
-        while (position := self._roles.find(_USER, position + 1)) >= 0 and not self._asks(position):
+        while (position := self._roles.find(USER, position + 1)) >= 0 and not self._asks(position):
             pass
         return position
 
@@ -297,14 +294,14 @@ class Timeline:
         except TypeError:  # something a role cannot be: reading it on its own says so
             known = False
         roles = roles if known else list(map(self.codec.role, self.messages[position:stop]))
-        codes = bytes(map(_CODES.__getitem__, roles))
+        codes = bytes(map(CODES.__getitem__, roles))
         if position < self._held:
             early = codes[: self._held - position]
-            codes = bytes([c if c in _PINNED else _STORED for c in early]) + codes[len(early) :]
+            codes = bytes([c if c in PINNED else STORED for c in early]) + codes[len(early) :]
         self._roles[position:stop] = codes
         self._unread = position
-        if self.known is not None and not _PINNED.isdisjoint(codes):  # what is new, or was edited since
-            found = {position + i for i, code in enumerate(codes) if code in _PINNED}
+        if self.known is not None and not PINNED.isdisjoint(codes):  # what is new, or was edited since
+            found = {position + i for i, code in enumerate(codes) if code in PINNED}
             self.pinned = sorted(found.union(self.pinned))
 
     def _roles_of(self, start: int, stop: int) -> list[str]:
@@ -313,13 +310,17 @@ class Timeline:
 
     def _asks(self, position: int) -> bool:
         """Says whether a user message is a question; one with tool results or nothing is noted as such."""
-        if self._roles[position] == _USER:
+        if self._roles[position] == USER:
             message = self.messages[position]
             if self._answers(message):
-                self._roles[position] = _ANSWERS
+                self._roles[position] = ANSWERS
+                rest = beside_results(self.codec, message)
+                if rest is not None and not self._is_answer(position):
+                    self._strip(position, rest)
+                    self._roles[position] = USER
             elif says_nothing(self.codec.to_dict(message)):
-                self._roles[position] = _EMPTY
-        return self._roles[position] == _USER
+                self._roles[position] = EMPTY
+        return self._roles[position] == USER
 
     def _parse_one(self) -> bool:
         """Parses the newest turn that is not parsed yet; returns whether there was one that may stay."""
@@ -335,66 +336,3 @@ class Timeline:
         question = Unit(start, start + 1) if start >= 0 else None
         self.turns_read.append(Turn(max(0, start), stop, question, body, broken or ()))
         return True
-
-    def _parse_body(self, at: int, stop: int) -> tuple[list[Unit], list[Broken]]:
-        """Reads what follows a question, and what of it is broken."""
-        roles, body, broken = self._roles, list[Unit](), list[Broken]()
-        while at < stop:
-            role = roles[at]
-            if role == _ASSISTANT:
-                at = self._parse_answer(at, stop, body, broken)
-                continue
-            if role in _STRAYS:
-                broken.append((at, _STRAYS[role]))
-            at += 1
-        return body, broken
-
-    def _parse_answer(self, at: int, stop: int, body: list[Unit], broken: list[Broken]) -> int:
-        """Reads an assistant message, with the results of its calls; returns the position after them."""
-        roles, messages = self._roles, self.messages
-        after = at + 1
-        while self._goes_on is not None and after < stop and roles[after] == _ASSISTANT:
-            if not self._goes_on(messages[after - 1]):
-                break
-            after += 1
-        ids = [call for message in messages[at:after] for call in self.codec.call_ids(message)]
-        if ids:
-            return self._batch(at, after, stop, ids, body, broken)
-        if all(map(says_nothing, map(self.codec.to_dict, messages[at:after]))):
-            broken += [(i, "empty_message") for i in range(at, after)]
-        elif self._answers(messages[at]):
-            broken += [(i, "orphan_result") for i in range(at, after)]
-        else:
-            body.append(Unit(at, after))
-        return after
-
-    def _batch(
-        self, at: int, after: int, stop: int, ids: list[str], body: list[Unit], broken: list[Broken]
-    ) -> int:
-        """Reads the results that directly follow a call; returns the position after them."""
-        roles, messages = self._roles, self.messages
-        open_calls = ids
-        results, strays = list(range(at + 1, after)), []
-        while after < stop and roles[after] in (_TOOL, _ANSWERS, _ASSISTANT):
-            answered: tuple[str | None, ...] = self._answers(messages[after])
-            if roles[after] == _ASSISTANT and not answered:
-                break
-            if roles[after] == _TOOL and not answered:
-                answered = (self.codec.result_id(messages[after]),)
-            left = unanswered(open_calls, answered)
-            if left is not None:
-                open_calls = left
-                results.append(after)
-                if roles[after] == _ASSISTANT:
-                    open_calls += self.codec.call_ids(messages[after])
-            else:
-                strays.append(after)
-            after += 1
-        waiting = bool(open_calls) and after == len(roles) and self._may_wait
-        broken += [(i, "orphan_result") for i in strays]
-        if must_be_answered(open_calls) and not waiting:
-            broken.append((at, "unanswered_call"))
-            broken += [(i, "unanswered_call") for i in results]
-        else:
-            body.append(Unit(at, after, waiting, holes=tuple(strays)))
-        return after

@@ -99,20 +99,9 @@ def results_in(content: Any) -> tuple[str, ...]:
     return tuple(_pairs_in(content)[1])
 
 
-def unanswered(calls: Sequence[str], answers: Iterable[str | None]) -> list[str] | None:
-    """Returns the calls that are still open after some answers; None where an answer belongs to none of them.
-
-    An answer belongs to the call with its id, else to the first one whose function it names. Where one of
-    both has no id, and no name says otherwise, answers belong to calls in order. An answer with neither id
-    nor name belongs to no call with an id: providers refuse it.
-    """
-    left, others = _paired(calls, answers)
-    return None if others else left
-
-
 def without_answered(calls: Sequence[str], answers: Iterable[str]) -> list[str]:
     """Returns the calls that none of the answers belongs to; answers without a call are ignored."""
-    return _paired(calls, answers)[0]
+    return paired(calls, answers)[0]
 
 
 def must_be_answered(calls: Iterable[str]) -> bool:
@@ -148,10 +137,32 @@ def _pairs_in(content: Any) -> tuple[list[str], list[str]]:
         if kind in CALLS:
             calls.append(call_reference(block))
         elif is_result(kind):
-            answered = next((block[key] for key in ANSWERED_BY if block.get(key)), None)
-            calls, others = _paired(calls, [_reference(block, answered, block.get("name"))])
-            answers += others
+            answer = _answer_of(block)
+            calls, [inside] = paired(calls, [answer])
+            answers += [] if inside else [answer]
     return calls, answers
+
+
+def _answer_of(block: Mapping[str, Any]) -> str:
+    answered = next((block[key] for key in ANSWERED_BY if block.get(key)), None)
+    return _reference(block, answered, block.get("name"))
+
+
+def with_results(content: Any, belong: Sequence[bool]) -> list[Any]:
+    """Returns the blocks of a content without those results of `results_in` that do not belong."""
+    calls: list[str] = []
+    left: list[Any] = []
+    kept = iter(belong)
+    for block in blocks_of(content):
+        read = as_block(block)
+        if kind_of(read) in CALLS:
+            calls.append(call_reference(read))
+        elif is_result(kind_of(read)):
+            calls, [inside] = paired(calls, [_answer_of(read)])
+            if not inside and not next(kept):
+                continue
+        left.append(block)
+    return left
 
 
 def _reference(block: Mapping[str, Any], own: Any, name: Any) -> str:
@@ -160,20 +171,24 @@ def _reference(block: Mapping[str, Any], own: Any, name: Any) -> str:
     return f"{_APPROVAL}{own}" if kind_of(block).startswith("mcp_approval_") else str(own)
 
 
-def _paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[str], list[str]]:
-    """Returns the calls that are still open after some answers, and the answers that belong to none."""
-    left, others = list(calls), []
+def paired(calls: Sequence[str], answers: Iterable[str | None]) -> tuple[list[str], list[bool]]:
+    """Returns the calls that are still open after some answers, and which answers belong to one of them.
+
+    An answer belongs to the call with its id, else to the first one whose function it names. Where one of
+    both has no id, and no name says otherwise, answers belong to calls in order. An answer with neither id
+    nor name belongs to no call with an id: providers refuse it.
+    """
+    left, belong = list(calls), list[bool]()
     for answer in answers:
         call = answered_call(left, answer or "")
-        if call is None:
-            others.append(answer or "")
-        else:
+        belong.append(call is not None)
+        if call is not None:
             left.remove(call)
-    return left, others
+    return left, belong
 
 
 def answered_call(calls: Sequence[str], answer: str) -> str | None:
-    """Returns which of some open calls an answer belongs to, as `unanswered` says; None where to none."""
+    """Returns which of some open calls an answer belongs to, as `paired` says; None where to none."""
     if answer in calls:
         return answer
     if answer.startswith(_APPROVAL):

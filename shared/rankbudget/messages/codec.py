@@ -18,8 +18,9 @@ from ..counting.blocks import (
     in_turn,
     is_result,
     kind_of,
+    paired,
     results_in,
-    unanswered,
+    with_results,
     without_answered,
 )
 from ..errors import MessageError, adapter_hint
@@ -56,11 +57,12 @@ class Codec(Protocol):
            else; `roles` the same in one fast pass, or a role as the host writes it.
         3. `call_ids` lists a reference to each tool call a message asks for, from every place the host keeps
            them, each once, in order: its id, or the name of its function where it has none
-           (`call_reference`). `result_id` refers to a call the same way; `unanswered` pairs both.
+           (`call_reference`). `result_id` refers to a call the same way; `paired` pairs both.
         4. `to_dict` holds all that is sent to the model and nothing that is not.
         5. It may also have `kinds(messages, start) -> set[str]`, the set of `roles` from a position on,
            `answers(message) -> tuple[str, ...]`, the calls that results among a message's content blocks
-           answer, `goes_on(message) -> bool`, whether an answer goes on in the next message,
+           answer, `with_results(message, belong)`, a copy without those of them that do not belong,
+           `goes_on(message) -> bool`, whether an answer goes on in the next message,
            `check(message, position)`, which raises MessageError for content that no provider reads, and
            `with_ids(message, old, new)`, a copy in which the calls of these references, or the one that
            is answered, have new ids, each place of a message in the order of `call_ids`.
@@ -177,6 +179,10 @@ class DictCodec:
             return ()
         return results_in(_content(message))
 
+    def with_results(self, message: Any, belong: Sequence[bool]) -> Any:
+        """Returns a copy of `message` without those of the results in its content that do not `belong`."""
+        return {**message, _content_key(message): with_results(_content(message), belong)}
+
     def goes_on(self, message: Any) -> bool:
         """Returns whether `message` is one of several items of an answer, as in OpenAI's Responses API."""
         return message.get("role") is None
@@ -285,18 +291,28 @@ def holds_results(codec: Codec, message: Any) -> bool:
 
 def waits(codec: Codec, messages: Sequence[Any]) -> bool:
     """Says whether a thread ends on a call that has not all its results."""
-    answers, given = answers_of(codec), list[tuple[str | None, ...]]()
+    answers, given = answers_of(codec), list[tuple[tuple[str | None, ...], bool]]()
     for message in reversed(messages):
         role = codec.role(message)
         calls = list(codec.call_ids(message)) if role == "assistant" else []
-        for answered in reversed(given if calls else []):
-            left = unanswered(calls, answered)
-            calls = calls if left is None else left
+        for answered, says_more in reversed(given if calls else []):
+            calls, belong = paired(calls, answered)
+            if says_more and not any(belong):
+                return False  # without its results it follows the call as a question
         found = answers(message) or ((codec.result_id(message),) if role == "tool" else ())
         if calls or not (found or role in PINNED_ROLES):
             return bool(calls)
-        given += [found] if found else []
+        given += [(found, beside_results(codec, message) is not None)] if found else []
     return False
+
+
+def beside_results(codec: Codec, message: Any) -> Any | None:
+    """Returns a copy of a message without the results in its content; None where nothing else is in it."""
+    answered, give = answers_of(codec)(message), getattr(codec, "with_results", None)
+    if not answered or give is None or codec.role(message) == "tool":
+        return None
+    rest = give(message, [False] * len(answered))
+    return None if says_nothing(codec.to_dict(rest)) and not codec.call_ids(rest) else rest
 
 
 def answers_of(codec: Codec) -> Callable[[Any], tuple[str, ...]]:

@@ -90,7 +90,7 @@ def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers
         known=turn.known,
     )
     timeline = Timeline(thread.messages, request.codec, measure, thread=thread)
-    if thread.strict or (timeline.newest is not None and timeline.newest.broken):
+    if thread.strict or timeline.stripped or (timeline.newest is not None and timeline.newest.broken):
         refuse_invalid(timeline, asked_last=request.asked_last)
     return timeline
 

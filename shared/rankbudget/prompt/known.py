@@ -37,6 +37,6 @@ def _history(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Iterator
     own = {f"history-{i}": s.id for i, s in enumerate(given.segments)} if given is not None else {}
     size = len(timeline.messages)
     for i in range(size) if timeline.stored is None else timeline.stored.loaded(0, size):
-        name, message = timeline.name(i), timeline.messages[i]
+        name, message = timeline.name(i), timeline.given[i]
         yield KnownPiece("history", own.get(name, name), (message,), (history.edits.get(i, message),))
     yield KnownPiece("history", "history-summary", (), (history.summary,))

@@ -19,7 +19,7 @@ MEANINGS = {
     "duplicate": "a kept segment says the same",
     "filler": 'a blank text where not all fit; "selective": it says nothing that must be kept',
     "discarded": 'your own plan for "selective" says so',
-    "orphan_result": "a tool result without its call",
+    "orphan_result": "a tool result without its call; what else is in its message stays",
     "unanswered_call": (
         "a tool call without all its results; at the end it waits, and is dropped only where the model is "
         "asked next"

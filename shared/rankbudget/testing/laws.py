@@ -29,7 +29,7 @@ from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetExceededError, MessageError
 from ..messages.codec import PINNED_ROLES, Codec, DictCodec
 from .broken import LAWS, LawBroken
-from .repairs import is_broken, least_messages, pairing_errors, part, repaired, says_nothing
+from .repairs import is_broken, least_messages, mended, pairing_errors, part, repaired, says_nothing
 from .single_laws import (
     align,
     check_alternation,
@@ -113,10 +113,13 @@ def check_laws(
         raise LawBroken(2, f"{problems[0]} in {shape(result, codec)}")
     if any(says_nothing(m, codec) for m in result):
         raise LawBroken(2, f"a message says nothing in {shape(result, codec)}")
-    wanted = repaired(given, codec)
+    left = mended(given, codec)
+    wanted = [m for m in left if m is not None]
     if wanted and not result:
         raise LawBroken(4, f"nothing came back of {shape(given, codec)}")
-    sources = align(given, result, codec, identity=identity, inserts=inserts, edits=edits)
+    whole = {id(m) for m in given} if identity else set()
+    given = [m if one is None else one for m, one in zip(given, left, strict=True)]
+    sources = align(given, result, codec, whole=whole, inserts=inserts, edits=edits)
     check_system(given, result, sources, codec, drops_system=drops_system)
     check_opening(wanted, result, sources, codec)
     least = counter.count_messages(least_messages(wanted, codec), schemas) + extra_tokens
@@ -129,7 +132,7 @@ def check_laws(
     if alone and wanted and not remembers and not inserts:
         needed = counter.count_messages([codec.to_dict(m) for m in wanted], schemas)
         if needed <= limit:
-            check_untouched(wanted, result, codec, identity=identity)
+            check_untouched(wanted, result, codec, whole=whole)
 
 
 def _check_total(total: int, limit: int, reported: int | None, found: str) -> None:
@@ -275,8 +278,11 @@ def check_superset(
 ) -> None:
     """Checks law 7: what a smaller limit keeps, a larger limit keeps too."""
     codec = codec or DictCodec()
-    low = {i for i in align(given, smaller, codec, identity=False, inserts=True, edits=True) if i is not None}
-    high = {i for i in align(given, larger, codec, identity=False, inserts=True, edits=True) if i is not None}
+    given = [m if one is None else one for m, one in zip(given, mended(given, codec), strict=True)]
+    low, high = (
+        {i for i in align(given, found, codec, whole=(), inserts=True, edits=True) if i is not None}
+        for found in (smaller, larger)
+    )
     if not low <= high:
         raise LawBroken(7, f"a larger limit loses the messages {sorted(low - high)}")
 

@@ -12,6 +12,7 @@ __all__ = [
     "answers",
     "is_broken",
     "least_messages",
+    "mended",
     "pairing_errors",
     "part",
     "repaired",
@@ -100,47 +101,83 @@ def take(missing: list[str], answered: Sequence[str | None]) -> bool:
     return True
 
 
-def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
-    """Returns the messages a valid conversation keeps, the same objects.
+def mended(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
+    """Returns of each message what a valid conversation keeps: itself, a copy without some results, or None.
 
     A call without all its results goes with the results it has, unless nothing follows it; results of no
-    call go; so does a user or assistant message that says nothing; where there is a user message, what an
-    assistant said before the first one goes.
+    call go, what else is in their messages stays; so does a user or assistant message that says nothing;
+    where there is a user message, what an assistant said before the first one goes.
+
+    Example:
+        >>> orphan = {"type": "tool_result", "tool_use_id": "x", "content": "of no call"}
+        >>> asked = {"role": "user", "content": [orphan, {"type": "text", "text": "How long?"}]}
+        >>> mended([asked, {"role": "user", "content": [orphan]}])
+        [{'role': 'user', 'content': [{'type': 'text', 'text': 'How long?'}]}, None]
+    """
+    codec = codec or DictCodec()
+    roles = [part(m, codec) for m in messages]
+    left = [None if says_nothing(m, codec) else m for m in messages]
+    at = 0
+    while at < len(messages):
+        if roles[at] == "tool":  # results that follow no call; batches skip over theirs below
+            left[at] = _with_results(messages[at], [], codec)
+            at += 1
+            continue
+        missing = list(codec.call_ids(messages[at])) if roles[at] == "assistant" else []
+        start, at = at, at + 1
+        if not missing:
+            continue
+        while at < len(messages) and roles[at] == "tool":
+            belong = [take(missing, [one]) for one in answers(messages[at], codec)]
+            if not any(belong) and _says_more(messages[at], codec):
+                break
+            left[at] = _with_results(messages[at], belong, codec)
+            at += 1
+        if missing and at < len(messages):
+            mixed = [i for i in range(start + 1, at) if _says_more(messages[i], codec)]
+            at = min([at, *mixed])
+            left[start:at] = [None] * (at - start)
+    return _opened(left, codec)
+
+
+def _opened(left: list[Any], codec: Codec) -> list[Any]:
+    """Returns what is left without what comes before the first question."""
+    kinds = ["" if m is None else part(m, codec) for m in left]
+    first = kinds.index("user") if "user" in kinds else 0
+    return [m if i >= first or kinds[i] in _SYSTEM else None for i, m in enumerate(left)]
+
+
+def _with_results(message: Any, belong: Sequence[bool], codec: Codec) -> Any:
+    """Returns a message with those of its results that `belong`, or None where it says nothing without."""
+    answered = answers(message, codec)
+    if len(belong) == len(answered) and all(belong):
+        return message
+    if codec.role(message) == "tool" and not any(belong):
+        return None
+    remove = getattr(codec, "with_results", None)
+    rest = remove(message, [*belong] or [False] * len(answered)) if remove is not None else None
+    return None if rest is None or says_nothing(rest, codec) else rest
+
+
+def _says_more(message: Any, codec: Codec) -> bool:
+    """Returns whether a message holds more than the results in it."""
+    return _with_results(message, [], codec) is not None
+
+
+def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
+    """Returns the messages a valid conversation keeps, as `mended` says; the same objects where they are whole.
 
     Example:
         >>> orphan = {"role": "tool", "tool_call_id": "x", "content": "of no call"}
         >>> len(repaired([{"role": "user", "content": "hi"}, orphan])), len(repaired([orphan]))
         (1, 0)
     """
-    codec = codec or DictCodec()
-    roles = [part(m, codec) for m in messages]
-    keep = [not says_nothing(m, codec) for m in messages]
-    at = 0
-    while at < len(messages):
-        if roles[at] == "tool":  # a result that follows no call; batches skip over theirs below
-            keep[at] = False
-            at += 1
-            continue
-        missing = list(codec.call_ids(messages[at])) if roles[at] == "assistant" else []
-        at += 1
-        if not missing:
-            continue
-        start = at - 1
-        while at < len(messages) and roles[at] == "tool":
-            keep[at] = take(missing, answers(messages[at], codec))
-            at += 1
-        if missing and at < len(messages):
-            keep[start:at] = [False] * (at - start)
-    asked = [i for i, role in enumerate(roles) if role == "user" and keep[i]]
-    if asked:
-        for i in range(asked[0]):
-            keep[i] = keep[i] and roles[i] in _SYSTEM
-    return [m for m, stays in zip(messages, keep, strict=True) if stays]
+    return [m for m in mended(messages, codec) if m is not None]
 
 
 def is_broken(messages: Sequence[Any], codec: Codec | None = None) -> bool:
-    """Returns whether some message has to go before this is a valid conversation."""
-    return len(repaired(messages, codec)) != len(messages)
+    """Returns whether some message, or a part of one, has to go before this is a valid conversation."""
+    return any(left is not given for left, given in zip(mended(messages, codec), messages, strict=True))
 
 
 def pairing_errors(messages: Sequence[Any], codec: Codec | None = None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -38,13 +38,13 @@ def align(
     result: Sequence[Any],
     codec: Codec,
     *,
-    identity: bool,
+    whole: Container[int],
     inserts: bool,
     edits: bool | str,
 ) -> list[int | None]:
     """Checks laws 5 and 6; returns the position in `given` that each message of the result comes from.
 
-    An inserted message has None.
+    An inserted message has None. Those whose `id` is among `whole` must be the same objects.
     """
     sources: list[int | None] = []
     after = 0
@@ -53,7 +53,7 @@ def align(
     for number, message in enumerate(result):
         at = where.get(id(message))
         if at is None:
-            at = _find(message, prints, after, given, codec, identity=identity, edits=edits)
+            at = _find(message, prints, after, given, codec, whole=whole, edits=edits)
         elif at < after:
             raise LawBroken(
                 5, f"message {at} of the input is at {number}, out of order or twice: {shape(result, codec)}"
@@ -72,13 +72,13 @@ def _find(
     given: Sequence[Any],
     codec: Codec,
     *,
-    identity: bool,
+    whole: Container[int],
     edits: bool | str,
 ) -> int | None:
     seen = comparable(message, codec)
     for at in range(after, len(given)):
         if prints[at] == seen and _may_be(message, given[at], codec):
-            if identity:
+            if id(given[at]) in whole:
                 raise LawBroken(5, f"message {at} was kept whole but is another object")
             return at
     if edits is True or edits == codec.role(message):
@@ -249,10 +249,12 @@ def check_waiting(
             raise LawBroken(2, f"the call at the end, or a result of it, is gone: {shape(result, codec)}")
 
 
-def check_untouched(wanted: Sequence[Any], result: Sequence[Any], codec: Codec, *, identity: bool) -> None:
+def check_untouched(
+    wanted: Sequence[Any], result: Sequence[Any], codec: Codec, *, whole: Container[int]
+) -> None:
     """Checks law 7: what fits comes back as it was."""
     same = len(wanted) == len(result) and all(
-        a is b if identity else comparable(a, codec) == comparable(b, codec)
+        a is b if id(a) in whole else comparable(a, codec) == comparable(b, codec)
         for a, b in zip(wanted, result, strict=True)
     )
     if not same:

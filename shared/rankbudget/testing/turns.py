@@ -20,14 +20,8 @@ _GIANT = ("giant_user", "giant_assistant", "giant_result")
 ODD = ("empty_user", "empty_assistant", "assistant", "two_users", *_GIANT, "named")
 BROKEN = ("orphan", "unanswered", "half_answered", "separated", "answered_twice", "system_inside")
 ANSWERED_BY_USER = (
-    "user_results",
-    "user_results",
-    "user_loop",
-    "user_orphan",
-    "user_half",
-    "user_stray",
-    "user_twice",
-    "user_end",
+    *("user_results", "user_results", "user_loop", "user_orphan", "user_half", "user_stray"),
+    *("user_twice", "user_end"),
 )
 """Tool results among the content blocks of a user message, as Anthropic takes them, valid and broken."""
 ENDS = (
@@ -120,11 +114,12 @@ class Writer:
         self.say("tool", self.text(times), tool_call_id=call_id)
 
     def hand_in(self, *call_ids: str, times: int = 1, more: bool = False) -> None:
-        """Appends the results of calls in one user message, with some text after them if `more`."""
+        """Appends the results of calls in one user message, with text and perhaps a picture after them if `more`."""
         blocks: list[dict[str, Any]] = [
             {"type": "tool_result", "tool_use_id": one, "content": self.text(times)} for one in call_ids
         ]
-        self.say("user", [*blocks, {"type": "text", "text": self.text()}] if more else blocks)
+        pictures = [dict(_ATOMS["image"])] * (self.size // 5)
+        self.say("user", [*blocks, *pictures, {"type": "text", "text": self.text()}] if more else blocks)
 
 
 Turn = Callable[[Writer], None]
@@ -335,13 +330,13 @@ def _user_orphan(w: Writer) -> None:
 @_turn
 def _user_half(w: Writer) -> None:
     w.ask()
-    w.hand_in(w.call(2)[w.size % 2])
+    w.hand_in(w.call(2)[w.size % 2], more=w.size > 2)  # noqa: PLR2004 - more than half of the draws
 
 
 @_turn
 def _user_stray(w: Writer) -> None:
     [one] = w.call()
-    w.hand_in(one, "nobody_asked") if w.size % 2 else w.hand_in(one, one)
+    w.hand_in(*((one, "nobody_asked"), (one, one), ("nobody_asked",))[w.size % 3], more=w.size > 2)  # noqa: PLR2004
     w.answer()
 
 
