@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import fit_documents
+from rankbudget import Segment, fit_documents
 from tests.drawing import draws
 
 CUSTOMERS = "Halvorsen Okafor Lindqvist Marchetti Tanaka Brandt Novak Oduya Petrov Szabo".split()
@@ -56,3 +57,41 @@ def test_what_says_all_of_the_question_stays_beside_lines_that_repeat_one_word(
     query = f"What is the annual fee of the customer {name}?"
     found = fit_documents([*records, *made], max_tokens=room, query=query, counter="o200k_base")
     assert str(100_000 + asked) in found.text
+
+
+FIRST = "Anna Paul Maria Robert Julia Thomas Daniel Petra".split()
+LAST = "Koch Lange Schulz Richter Brandt Wolf Krause Vogt".split()
+ROWS = {
+    "CSV": lambda person, n: f"{person[0]},{person[1]},sales,{n}\n",
+    "prose": lambda person, n: f"The extension of {person[0]} {person[1]} is {n}. ",
+    "JSON": lambda person, n: json.dumps({"first": person[0], "last": person[1], "extension": n}) + "\n",
+    "Markdown": lambda person, n: f"| {person[0]} | {person[1]} | sales | {n} |\n",
+}
+
+
+@draws()
+@given(
+    form=st.sampled_from(sorted(ROWS)),
+    asked=st.integers(0, 63),
+    size=st.sampled_from([8, 16]),
+    room=st.sampled_from([120, 300, 600]),
+    scores=st.none() | st.lists(st.floats(0.1, 0.9), min_size=8, max_size=8),
+)
+def test_a_row_that_two_common_words_name_together_stays(
+    form: str, asked: int, size: int, room: int, scores: list[float] | None
+) -> None:
+    """Every chunk has an Anna and a Koch, one row has both; a host's scores of chunks do not hide it."""
+    people = [(first, last) for first in FIRST for last in LAST]
+    random.Random(asked).shuffle(people)
+    rows = [ROWS[form](person, 10_000 + n) for n, person in enumerate(people)]
+    head = "first,last,department,extension\n" if form == "CSV" else ""
+    texts = ["".join(rows[at : at + size]) for at in range(0, len(rows), size)]
+    texts[0] = head + texts[0]
+    given_scores = scores or [None] * len(texts)
+    segments = [
+        Segment(id=str(n), text=text, score=score)
+        for n, (text, score) in enumerate(zip(texts, given_scores, strict=False))
+    ]
+    query = f"What is the extension of {' '.join(people[asked])}?"
+    found = fit_documents(segments, max_tokens=room, query=query, counter="o200k_base")
+    assert str(10_000 + asked) in found.text

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, cast
 import regex
 
 from ..segment import Segment
+from .all_said import saying_all
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
-from .long_lines import LONGEST
 from .owners import NONE, owners_of
 from .protocol import Scorer
 from .question import plain_question
@@ -47,8 +47,6 @@ MOST_ASKED, SEVERAL = 0.9, 5
 
 Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
-FEWEST_ALL, SHORT_ONE_IN = 2, 4
-"""Words of a question of which all can be said; up to five short texts say them, where one in four do."""
 KEYED_ONE_IN = 10
 """Five sentences may have a key that comes before all else, where they are no more than one in ten."""
 _NAMING = re.compile(r"[\d_@#]|\w\w[.:]\w\w")
@@ -116,7 +114,7 @@ def rate_sentences_of(
     held = split.indexes(segments)
     long = any(len(segment.text) > SHORT for segment in segments)  # else none falls behind another
     flat = _rated_sentences(query, scorer, split, held[0]) if long else [0.0] * len(split.texts)
-    matches = _direct_matches(query, segments, split)
+    matches = _direct_matches(query, segments, split, scored=True)
     documents = _in_tiers(list(rated), list(map(max, split.rows(matches))))
     best = list(map(max, split.rows(flat)))
     flat = [
@@ -159,7 +157,9 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
     return {term: (index.idf(len(holders)), holders) for term, holders in held.items() if holders}
 
 
-def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> list[float]:
+def _direct_matches(
+    query: str, segments: Sequence[Segment], split: Sentences, *, scored: bool = False
+) -> list[float]:
     """Returns the rank of each sentence: 0, 1 for a direct match, more for one with a key of the question.
 
     A direct match has an id that is asked for, or most of what is asked and a word that few have. The words
@@ -183,47 +183,11 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:
                 ranks[j] = 1.0
-    _lift_all_said(ranks, segments, split, titles, {term: holders for term, (_, holders) in held.items()})
+    holders = {term: places for term, (_, places) in held.items()}
+    for j in saying_all(holders, segments, split, titles, scored=scored):
+        ranks[j] = max(1.0, ranks[j])
     _lift_keyed(ranks, query, texts, held)
     return ranks
-
-
-def _lift_all_said(
-    ranks: list[float],
-    segments: Sequence[Segment],
-    split: Sentences,
-    titles: Sequence[Container[str]],
-    held: Mapping[str, Mapping[int, int]],
-) -> None:
-    """Makes what says all words of the question a direct match, where few do: each word may be common.
-
-    A sentence says them with its title and the line that says whose it is; else a short text as a whole does.
-    """
-    texts, owners, every = split.texts, split.owners, len(held)
-    own, beside = [set[str]() for _ in texts], [{term for term in held if term in title} for title in titles]
-    for term, holders in held.items():
-        for j in holders:
-            own[j].add(term)
-    by_text: dict[int, set[str]] = {}
-    for i, terms in zip(owners, own, strict=True):
-        if terms - beside[i]:
-            by_text.setdefault(i, set(beside[i])).update(terms)
-    heads = [own[head] if head != NONE else frozenset[str]() for head in split.heads] or [
-        frozenset[str]()
-    ] * len(own)
-    said = [terms and len(terms | heads[j] | beside[owners[j]]) for j, terms in enumerate(own)]
-    places = [j for j, n in enumerate(said) if n == every and own[j] - beside[owners[j]]]
-    if not places:
-        short = [
-            i for i, terms in by_text.items() if len(terms) == every and len(segments[i].text) <= LONGEST
-        ]
-        few = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
-        is_few = len({segments[i].text for i in short}) <= few
-        places = [j for j, terms in enumerate(own) if is_few and terms and owners[j] in short]
-    elif len({texts[j] for j in places}) > max(SEVERAL, len(texts) // ONE_IN):
-        return
-    for j in places if every >= FEWEST_ALL else ():
-        ranks[j] = max(1.0, ranks[j])
 
 
 def _lift_keyed(
