@@ -10,8 +10,9 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any, Literal
 
+from ..counting.blocks import ROLES
 from ..errors import RowError, shown
-from ..messages.codec import PINNED_ROLES, ROLES, DictCodec, says_nothing
+from ..messages.codec import PINNED_ROLES, DictCodec, says_nothing
 from ..messages.texts import content_text
 from ..segment import Block, Scope, Segment
 from .tables import in_utf8
