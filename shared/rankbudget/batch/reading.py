@@ -73,8 +73,8 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
     history = blocks.get("history") or ()
-    answers = isinstance(question, Mapping) and history and not _asks(question)  # results of a call
-    if (answers or not question) and not any(map(_asks, history)):
+    answers = isinstance(question, Mapping) and history and not asks(question)  # results of a call
+    if (answers or not question) and not any(map(asks, history)):
         msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
@@ -110,15 +110,15 @@ def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source
     for key, inner in value.items():
         within: _Source = "text" if source != "table" or key in payloads else "table"
         one = plain(inner, keep and (), source=within)
-        if one == [] and key == "tool_calls" and keep == _OF_MESSAGES and source != "text":
-            continue  # Arrow's for a message without calls; providers refuse an empty list
-        if one is not None or _may_be_null(key, inner, keep, source):
+        if _stays(key, inner, one, keep, source):
             made[key] = one
     return made
 
 
-def _may_be_null(key: Any, given: Any, keep: Collection[str] | None, source: _Source) -> bool:
-    return keep is None or key in keep or (given is None and source == "text")
+def _stays(key: Any, given: Any, made: Any, keep: Collection[str] | None, source: _Source) -> bool:
+    if made == [] and key == "tool_calls" and keep == _OF_MESSAGES and source != "text":
+        return False  # Arrow's for a message without calls: OpenAI answers 400
+    return made is not None or keep is None or key in keep or (given is None and source == "text")
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -214,7 +214,8 @@ def _is_block(value: Any) -> bool:
     return isinstance(value, Mapping) and "role" not in value and isinstance(value.get("text"), str)
 
 
-def _asks(message: Mapping[str, Any]) -> bool:
+def asks(message: Mapping[str, Any]) -> bool:
+    """Returns whether a message is a question of the user's, neither empty nor results of calls."""
     codec = DictCodec()
     is_users = codec.role(message) == "user" and not codec.answers(message)
     return is_users and not says_nothing(codec.to_dict(message))

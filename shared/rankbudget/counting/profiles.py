@@ -141,7 +141,7 @@ def _with_content(message: Message, key: str, *contents: Any) -> Message:
     joined: Any = None
     for content in contents:
         joined = join_contents(joined, content)
-    if joined and not (key == "content" and isinstance(joined, str)):
+    if joined and (key == "parts" or not isinstance(joined, str)):
         joined = [(_part if key == "parts" else _typed)(block) for block in as_blocks(joined)]
     made = {name: value for name, value in message.items() if name == key or name not in CONTENTS}
     return made if joined is None else {**made, key: joined}
