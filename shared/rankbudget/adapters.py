@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
     from .conversation.timeline import Timeline
     from .counting.blocks import (
+        ROLES,
         as_block,
         block_text,
         call_reference,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from .fitting.evidence import Evidence
     from .fitting.protocol import Fit, Piece
     from .messages.call_ids import with_clear_ids
-    from .messages.codec import PINNED_ROLES, ROLES, finished
+    from .messages.codec import PINNED_ROLES, finished
     from .messages.measure import CodecMeasure, ListMeasure, Measure
     from .messages.tags import (
         JOINT,
@@ -93,15 +94,15 @@ _HOMES = {
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
     "counting.blocks": (
-        "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in", "with_results",
-        "without_answered",
+        "ROLES", "as_block", "block_text", "call_reference", "called_in", "in_turn", "results_in",
+        "with_results", "without_answered",
     ),
     "counting.media_forms": ("PDF", "Media", "media_of"),
     "errors": ("check_options",),
     "fitting.evidence": ("Evidence",),
     "fitting.protocol": ("Fit", "Piece"),
     "messages.call_ids": ("with_clear_ids",),
-    "messages.codec": ("PINNED_ROLES", "ROLES", "finished"),
+    "messages.codec": ("PINNED_ROLES", "finished"),
     "messages.measure": ("CodecMeasure", "ListMeasure", "Measure"),
     "messages.tags": (
         "JOINT", "NOTICE", "NO_CONTEXT", "PLACEHOLDERS", "escape_text", "render_block", "tag_name",

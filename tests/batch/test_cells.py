@@ -301,7 +301,61 @@ def test_the_role_of_a_question_is_read_as_in_a_history(as_json):
     """LangChain's word for the user's role is no other role."""
     asked = {"role": "human", "content": "Why?"}
     made = FitPrompt(100).row({"question": json.dumps(asked) if as_json else asked})
-    assert made["messages"] == [asked]
+    assert made["messages"] == [{"role": "user", "content": "Why?"}]
+
+
+USERS, ANSWERS = st.sampled_from(["human", "user"]), st.sampled_from(["ai", "assistant", "chatbot", "model"])
+
+
+@draws()
+@given(st.lists(st.tuples(USERS, ANSWERS), min_size=1, max_size=4), USERS, st.booleans(), st.booleans())
+def test_roles_of_a_prompt_are_a_providers(turns, asks, in_parts, as_json):
+    """Words of LangChain, Cohere and Gemini become roles that are taken, and what is kept is named as before."""
+    roles = [role for turn in turns for role in turn] + [asks]
+    said = (lambda n: {"parts": [{"text": f"n{n}"}]}) if in_parts else (lambda n: {"content": f"n{n}"})
+    history = [{"role": role, **said(n)} for n, role in enumerate(roles)]
+    made = FitPrompt(500, strict=True).row({"history": json.dumps(history) if as_json else history})
+    answers = {"model", "assistant"} if in_parts else {"assistant"}
+    assert [{**m, "role": None} for m in made["messages"]] == [{**m, "role": None} for m in history]
+    assert all(m["role"] in ({"user"}, answers)[n % 2] for n, m in enumerate(made["messages"]))
+    assert made["kept"] == [f"history-{n}" for n in range(len(history))]
+
+
+@draws()
+@given(st.lists(st.integers(0, 2**52), min_size=2, max_size=6, unique=True), st.sampled_from([int, float]))
+def test_whole_numbers_are_ids_of_messages_as_of_documents(ids, kind):
+    """They become texts, in either notation of a table; a float that may be another number is an error of its row."""
+    chat = [
+        {"id": kind(n), "role": ("user", "assistant")[i % 2], "content": f"n{i}"} for i, n in enumerate(ids)
+    ]
+    rows = [{"history": chat, "question": "Why?"}, {"history": json.dumps(chat), "question": "Why?"}]
+    for row in rows:
+        made = FitPrompt(500).row(row)
+        assert made["kept"] == [m["id"] for m in made["messages"][:-1]] == [str(n) for n in ids]
+    chat[0]["id"] = 2.0**53
+    assert "exact ids" in FitPrompt(500).row(rows[0])["budget_error"]
+
+
+@pytest.mark.parametrize("kind", ["a table", "a line", "Arrow"])
+def test_a_message_without_calls_has_no_empty_list_of_them(tmp_path, kind):
+    """OpenAI answers 400 when `tool_calls` is empty; a text that is JSON stays as it was written."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    called = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result = {"role": "tool", "content": "ok", "tool_call_id": "c"}
+    chat = [{"role": "user", "content": "Go."}, called, result, {"role": "assistant", "content": "Done."}]
+    given, fit = [{"tool_calls": [], **one} for one in chat], FitPrompt(500, strict=True)
+    row = {"history": given, "question": "And now?"}
+    if kind == "a line":
+        run(write_jsonl(tmp_path / "in.jsonl", [row]), tmp_path / "o.jsonl", fit=fit, workers=1)
+        made = read_jsonl(tmp_path / "o.jsonl")[0]["messages"]
+    elif kind == "Arrow":
+        pa = pytest.importorskip("pyarrow")
+        table = fit(pa.table({name: [cell] for name, cell in row.items()}))
+        made = json.loads(table.column("messages").to_pylist()[0])
+    else:
+        made = fit.row(row)["messages"]
+    assert made[:-1] == chat
+    assert fit.row({**row, "history": json.dumps(given)})["messages"][:-1] == given
 
 
 def test_json_of_a_text_is_no_list():

@@ -7,6 +7,8 @@ import json
 import math
 import os
 import sys
+from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from rankbudget import BudgetConfigError
+from rankbudget import BudgetConfigError, TokenBudget, counter_for
 from rankbudget.batch import FitPrompt, fit_files
 from tests.batch.rows import read_jsonl, write_jsonl
 from tests.drawing import draws
@@ -134,30 +136,53 @@ def test_every_key_of_a_line_is_a_column(name):
     assert made[name.encode("utf-8", "backslashreplace").decode()] == 1
 
 
-@pytest.mark.parametrize("place", ["counter.py", "tokenizer/tokenizer.json"])
-def test_another_counter_is_another_option(tmp_path, monkeypatch, place):
-    """A function whose file was changed, or a tokenizer whose file was replaced, counts all rows again."""
-    written, target = tmp_path / place, tmp_path / "out.jsonl"
-    written.parent.mkdir(exist_ok=True)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def _counts_with(folder, file, step):
+    """Writes what counts: a function, a tokenizer, or a chat template beside it, other ones in each step."""
+    if file == "counter.py":
+        (folder / file).write_text(f"def count(text):\n    return len(text) // {step} + 1\n")
+        return
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    width = step if file == "tokenizer.json" else 2
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("." * width), "isolated")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    os.utime(folder / "tokenizer.json", (width, width))
+    if file != "tokenizer.json":
+        shown = "{% for m in messages %}" + "{{ m['content'] }}" * step + "{% endfor %}"
+        (folder / file).write_text(shown if file.endswith("jinja") else json.dumps({"chat_template": shown}))
+
+
+GIVEN = {
+    "a function": lambda folder: {"counter": importlib.import_module("counter").count},
+    "a folder": lambda folder: {"counter": str(folder)},
+    "a path": lambda folder: {"counter": folder},
+    "a file": lambda folder: {"counter": str(folder / "tokenizer.json")},
+    "a counter": lambda folder: {"counter": counter_for(str(folder))},
+    "the budget's model": lambda folder: {"model": str(folder)},
+}
+FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+@pytest.mark.parametrize(("file", "given"), [("counter.py", "a function"), *product(FILES, list(GIVEN)[1:])])
+def test_another_counter_is_another_option(tmp_path, monkeypatch, file, given):
+    """A function or a tokenizer whose files were changed counts all rows again, however it was given."""
+    target, folder = tmp_path / "out.jsonl", tmp_path / "given"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
     source = write_jsonl(tmp_path / "in.jsonl", [{"question": f"Why {n}?"} for n in range(9)])
     for step in (2, 3):
-        if place.endswith(".py"):
-            written.write_text(f"def count(text):\n    return len(text) // {step} + 1\n")
-            monkeypatch.delitem(sys.modules, "counter", raising=False)
-            importlib.invalidate_caches()
-            counter = importlib.import_module("counter").count
-        else:
-            tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-            tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("." * step), "isolated")
-            tokenizer.save(str(written))
-            counter = str(written.parent)
-        os.utime(written, (step, step))
-        fit, options = FitPrompt(100, counter=counter), {"workers": 1, "shard_rows": 3}
+        _counts_with(folder, file, step)
+        os.utime(folder / file, (step, step))
+        monkeypatch.delitem(sys.modules, "counter", raising=False)
+        importlib.invalidate_caches()
+        monkeypatch.setattr("rankbudget.counting.resolve.COUNTERS", {})  # as in another process
+        options = {"model": None, **GIVEN[given](folder)}
+        budget = TokenBudget(context_window=100, reserve=0, model=options.pop("model"))
+        fit = FitPrompt(budget, **options)
+        run = partial(fit_files, source, target, fit, workers=1, shard_rows=3)
         if step == 2:
             with pytest.raises(StoppedError):
-                fit_files(source, target, fit, progress=stop, **options)
-    assert fit_files(source, target, fit, **options).resumed == 0
+                run(progress=stop)
+    assert run().resumed == 0
     made = [row["prompt_tokens"] for row in read_jsonl(target)]
     assert made == [fit.row({"question": f"Why {n}?"})["prompt_tokens"] for n in range(9)]
 

@@ -37,7 +37,9 @@ def with_nulls(chat):
 
 
 def bare(message):
-    return {name: value for name, value in message.items() if value is not None or name == "content"}
+    """The message as a provider takes it: without nulls, its id a text."""
+    given = {name: value for name, value in message.items() if value is not None or name == "content"}
+    return given | ({"id": str(given["id"])} if "id" in given else {})
 
 
 @draws()
@@ -45,12 +47,12 @@ def bare(message):
     conversations(broken=False, media=False, user_results=True),
     st.integers(1, 8),
     st.integers(0, 3),
-    st.booleans(),
+    st.sampled_from([None, "m{}".format, int]),
     st.sampled_from([list, with_nulls, lambda chat: json.dumps(with_nulls(chat))]),
 )
 def test_samples_for_fine_tuning_have_whole_turns(chat, eighths, exchanges, named, written):
     """What the page's recipe takes of a cut conversation is its end from a question on, behind all of its rules."""
-    chat = [{**m, "id": f"m{n}"} for n, m in enumerate(chat)] if named else list(chat)
+    chat = [{**m, "id": named(n)} for n, m in enumerate(chat)] if named else list(chat)
     limit = max(1, COUNTER.count_messages(chat) * eighths // 8)
     fit = FitPrompt({"context_window": limit, "reserve": 0, "message_cap": None, "min_exchanges": exchanges})
     given = written(chat)

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -156,6 +157,37 @@ def test_every_text_is_counted(drawn: Drawn) -> None:
             more = grown(message, path)
             assert COUNTER.count_message(more) >= COUNTER.count_message(message) + 45, path
             assert COUNTER.count_message(codec.to_dict(more)) > COUNTER.count_message(codec.to_dict(message))
+
+
+ADDED = st.lists(
+    st.tuples(st.sampled_from(("system", "user", "human")), st.booleans(), st.integers(0, 40)), max_size=5
+)
+
+
+@draws()
+@given(shapes(), ADDED, st.sampled_from(sorted(PROFILES)))
+def test_profiles_keep_one_form_of_a_message(drawn: Drawn, added: Any, profile: str) -> None:
+    """Rules and questions in another form than the conversation are in its form, once, and counted; turns alternate."""
+    codec, messages = DictCodec(), list(drawn[1])
+    for n, (role, in_parts, place) in enumerate(added):
+        said = (
+            {"parts": [{"text": f"added n9{n}", "thoughtSignature": "c2ln"}]}
+            if in_parts
+            else {"content": f"added n9{n}"}
+        )
+        messages.insert(place, {"role": role, **said})
+    made = apply_profile(messages, PROFILES[profile])
+    words = [Counter(re.findall(r"n\d+|iVBOR|c2ln", json.dumps(each))) for each in (messages, made)]
+    assert words[0] == words[1]
+    said = [message for message in made if message.get("role") is not None]
+    for message in said:
+        assert message.get("content") is None or message.get("parts") is None
+        assert COUNTER.count_message(codec.to_dict(message)) == COUNTER.count_message(message)
+    if PROFILES[profile].alternate and said == made:
+        open_turn = {"tool_calls", "function_call"}
+        for one, other in pairwise(made):
+            role = codec.role(one)
+            assert role != codec.role(other) or role in ("system", "tool") or open_turn & one.keys()
 
 
 @draws()

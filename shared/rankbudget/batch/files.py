@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import __version__
 from ..budget.token_budget import TokenBudget
+from ..counting.resolve import files_of
 from ..errors import BudgetConfigError, check_count, named_options, shown
 from .fit_prompt import FitPrompt
 from .formats import Shard, format_of, join, names_in, shards_of, size_of, values_in
@@ -99,7 +100,7 @@ def fit_files(
     check_outputs(fit, formats[0])
     if workers > 1:
         check_picklable(fit)
-    folder, written = target.with_name(f"{target.name}.parts"), _files_of(source)
+    folder, written = target.with_name(f"{target.name}.parts"), _written(source)
     with _locked(folder):
         run = _Run(fit, folder, formats, meter)
         tasks = run.tasks(shards_of(source, shard_rows))
@@ -108,7 +109,7 @@ def fit_files(
                 now = run.finish(shard, made)
                 if progress is not None:
                     progress(now)
-        if _files_of(source) != written:
+        if _written(source) != written:
             seen = f"(got a change of {str(source)!r})"
             msg = f"the input must stay as it is while it is read {seen}. Run it again."
             raise BudgetConfigError(msg)
@@ -163,7 +164,8 @@ class _Run:
 
 def _settings_digest(fit: FitPrompt, formats: tuple[str, str]) -> bytes:
     """Returns a digest of all that decides what becomes of a row."""
-    settings = [__version__, formats, fit.__getstate__(), _files_of(fit.counter)]
+    tokenizer = files_of(fit.budget.model if fit.counter is None else fit.counter)
+    settings = [__version__, formats, fit.__getstate__(), _written(*tokenizer)]
     return blake2b(json.dumps(settings, default=_described, sort_keys=True).encode(), digest_size=32).digest()
 
 
@@ -171,27 +173,24 @@ def _described(value: object) -> object:
     if isinstance(value, TokenBudget):
         return value.to_dict()
     try:
-        return [pickle.dumps(value).hex(), _files_of(_source_of(value))]
+        return [pickle.dumps(value).hex(), _written(*_source_of(value))]
     except Exception:  # noqa: BLE001 - an object may refuse in any way; then each run starts anew
         return repr(value)
 
 
-def _source_of(value: object) -> str | None:
-    """Returns the file in which it is written what a function or an object does."""
+def _source_of(value: object) -> list[Path]:
+    """Returns the file in which it is written what a function or an object does; none if it is built in."""
     value = getattr(value, "func", value)  # of a partial
     try:
-        return inspect.getsourcefile(value if inspect.isroutine(value) else type(value))
-    except (TypeError, OSError):  # it is built in
-        return None
-
-
-def _files_of(place: object) -> list[tuple[str, int, int]]:
-    """Returns the files at a path, as of a tokenizer, with what changes when one is written again."""
-    path = Path(place) if isinstance(place, (str, Path)) else None
-    if path is None or not path.exists():
+        found = inspect.getsourcefile(value if inspect.isroutine(value) else type(value))
+    except (TypeError, OSError):
         return []
-    found = [path, *path.rglob("*")]
-    return [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in sorted(found) if one.is_file()]
+    return [] if found is None else [Path(found)]
+
+
+def _written(*paths: Path) -> list[tuple[str, int, int]]:
+    """Returns the files at some paths with what changes when one is written again."""
+    return [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in paths if one.is_file()]
 
 
 def _remove_own(folder: Path) -> None:

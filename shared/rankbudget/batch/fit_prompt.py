@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..budget.context_windows import max_output_of
 from ..budget.token_budget import TokenBudget
+from ..conversation.refusals import refuse_empty_question
 from ..conversation.thread import CutMode
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter
@@ -26,14 +27,16 @@ from ..errors import (
 )
 from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE
+from ..messages.texts import content_text
 from ..prompt.assembler import Assembler
 from ..prompt.kinds import check_kinds
-from ..prompt.request import Plan
+from ..prompt.request import Plan, Render
 from ..prompt.stages import plain_budget
 from ..relevance.protocol import Scorer
 from ..report.order import in_order
-from .reading import INPUTS, USUAL_INPUTS, read_row
-from .tables import OUTPUTS, as_json, in_utf8, table_of
+from ..segment import Block, Decision
+from .reading import INPUTS, USUAL_INPUTS, PromptParts, asks, read_row
+from .tables import OUTPUTS, REASONS, as_json, in_columns, in_utf8, table_of
 
 _STAYS = frozenset({"system", "query"})
 """Blocks that are always kept, so `kept` does not list them."""
@@ -42,7 +45,26 @@ _BEFORE = ("project", "task", "history")
 
 
 class _RowAssembler(Assembler):
+    """Makes prompts that are sent; with `by_question`, older messages are those that serve the question."""
+
     _sent = True
+
+    def __init__(self, budget: TokenBudget, *, by_question: bool, **options: Any) -> None:
+        super().__init__(budget, **options)
+        self._by_question = by_question
+
+    def _asked(self, blocks: Mapping[str, Block], query: Any, render: Render | None) -> dict[str, Any]:
+        """Returns the fields of a request; a question that chooses messages is the last of them."""
+        asked = super()._asked(blocks, query, render)
+        if not (self._by_question and asked["history"]):
+            return asked
+        question = asked.get("question")
+        own = [] if question is None else [question]
+        refuse_empty_question(self.codec, own, "the question")
+        messages = [*asked["history"], *own]
+        last: Any = next((m for m in reversed(messages) if asks(m)), None)
+        text = content_text(self.codec.to_dict(last).get("content")) if last is not None else ""
+        return {"history": messages, "asked_last": bool(own) or "asked_last" in asked, "query": text}
 
 
 class FitPrompt:
@@ -60,6 +82,9 @@ class FitPrompt:
         outputs: other names for output columns, as {"messages": "prompt"}.
         on_error: "row" writes the error of a row into its `budget_error`; "raise" raises it.
         cut: see `fit_messages`, as `profile`.
+        by_question: older messages of the history are chosen by what the question asks, as with `query` of
+            `fit_messages`, instead of by age; needs `cut="fill"`.
+        reasons: adds the output "reasons", which says of each id what became of it and why.
         strict: a broken conversation is an error of its row instead of being repaired.
         notice: the sentence before inserted text; None leaves it out.
         scorer: rates documents; it is pickled with the settings.
@@ -86,18 +111,15 @@ class FitPrompt:
         outputs: Mapping[str, str] | None = None,
         on_error: Literal["row", "raise"] = "row",
         cut: CutMode = "fill",
+        by_question: bool = False,
+        reasons: bool = False,
         strict: bool = False,
         notice: str | None = NOTICE,
         profile: RenderingProfile | str | None = None,
         scorer: Scorer | None = None,
     ) -> None:
-        problems: list[str] = []
-        check_choice("on_error", on_error, problems, ("row", "raise"))
-        check_flag("strict", strict, problems)
-        _check_names("columns", columns, INPUTS, problems)
-        _check_names("outputs", outputs, OUTPUTS, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        made = (*OUTPUTS, REASONS) if reasons is True else OUTPUTS
+        _check(locals(), made)
         check_kinds({"notice": notice})
         given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
         budget_given = given if isinstance(given, TokenBudget) else plain_budget(given)
@@ -113,13 +135,14 @@ class FitPrompt:
         _check_once(self.columns)
         usual = {name: name for name in USUAL_INPUTS if name not in self.columns.values()}
         self._sources = {**usual, **self.columns}
-        self.outputs = {name: (outputs or {}).get(name, name) for name in OUTPUTS}
-        if len(set(self.outputs.values())) < len(OUTPUTS):
+        self.outputs = {name: (outputs or {}).get(name, name) for name in made}
+        if len(set(self.outputs.values())) < len(made):
             msg = f"outputs must have different names (got {shown(self.outputs)})."
             raise BudgetConfigError(msg)
         self.on_error = on_error
         self._options: dict[str, Any] = {
-            "cut": cut, "strict": strict, "notice": notice, "profile": profile, "scorer": scorer,
+            "cut": cut, "by_question": by_question, "strict": strict, "notice": notice, "profile": profile,
+            "scorer": scorer,
         }  # fmt: skip
         # Wrong options raise here, not in a worker. A name is looked up there: its tokenizer is large.
         given_object = counter is not None and not isinstance(counter, str)
@@ -150,10 +173,7 @@ class FitPrompt:
         rows = (dict(zip(used, row, strict=True)) for row in cells)
         named = ((f"row {i}{of_what}", row) for i, row in enumerate(rows, start=first or 0))
         fitted = list(self.fit_rows(named))
-        made = {output: (self.outputs[output], [row[output] for row in fitted]) for output in OUTPUTS}
-        name, messages = made["messages"]
-        made["messages"] = name, [None if one is None else as_json(one) for one in messages]
-        return table.with_columns(made)
+        return table.with_columns(in_columns(fitted, self.outputs))
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the outputs for one row; here `messages` is a list of dicts, not its JSON.
@@ -183,8 +203,7 @@ class FitPrompt:
                 parts = read_row(row)
                 plan = assembler.assemble(parts.blocks, query=parts.question, tools=parts.tools)
                 _check_template(assembler.counter, plan, parts.tools)
-                asked = [parts.question] if isinstance(parts.question, Mapping) else []
-                made = self._outputs(plan, [*parts.blocks.get("history", ()), *asked])
+                made = self._outputs(plan, parts)
             except Exception as error:  # whatever a row holds, the next ones are fitted
                 told = in_utf8(f"{type(error).__name__}: {' '.join(str(error).split())}")
                 if not isinstance(error, BudgetError):
@@ -192,7 +211,7 @@ class FitPrompt:
                 if self.on_error == "raise":
                     msg = f"{name}: {told}"
                     raise RowError(msg) from error
-                made = {**dict.fromkeys(OUTPUTS), "budget_error": told}
+                made = {**dict.fromkeys(self.outputs), "budget_error": told}
             yield made
 
     def inputs_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,18 +248,31 @@ class FitPrompt:
             raise BudgetConfigError.of(problems)
         return used
 
-    def _outputs(self, plan: Plan, history: Sequence[Any]) -> dict[str, Any]:
-        report, id_of = plan.report, DictCodec().message_id
-        places = {("history", id_of(m) or f"history-{i}"): i for i, m in enumerate(history)}
+    def _listed(self, plan: Plan, parts: PromptParts) -> list[Decision]:
+        """Returns what became of the pieces that outputs name, in the order of the prompt."""
+        id_of, history = DictCodec().message_id, list(parts.blocks.get("history", ()))
+        asked = [parts.question] if isinstance(parts.question, Mapping) else []
+        names = [id_of(m) or f"history-{i}" for i, m in enumerate([*history, *asked])]
+        places = {("history", name): i for i, name in enumerate(names)}
+        found = in_order(plan.report.decisions, self._in_prompt, places)
+        found = [one for one in found if one.block not in _STAYS]
+        if self._options["by_question"] and history and parts.question and all(map(asks, asked)):
+            own = names[-1] if asked else f"history-{len(history)}"
+            found.pop(max(i for i, d in enumerate(found) if (d.block, d.segment_id) == ("history", own)))
+        return found
+
+    def _outputs(self, plan: Plan, parts: PromptParts) -> dict[str, Any]:
+        report = plan.report
         kept: list[str] = []
         shortened: list[str] = []
         dropped: list[str] = []
-        for decision in in_order(report.decisions, self._in_prompt, places):
-            if decision.block not in _STAYS:
-                name = in_utf8(decision.segment_id)
-                (dropped if decision.action == "trimmed" else kept).append(name)
-                if decision.action not in ("kept", "trimmed"):
-                    shortened.append(name)
+        reasons: list[dict[str, str]] = []
+        for decision in self._listed(plan, parts):
+            name = in_utf8(decision.segment_id)
+            (dropped if decision.action == "trimmed" else kept).append(name)
+            if decision.action not in ("kept", "trimmed"):
+                shortened.append(name)
+            reasons.append({"id": name, "action": decision.action, "reason": decision.reason})
         if len({*kept, *dropped}) < len(kept) + len(dropped):
             twice = sorted(name for name, times in Counter([*kept, *dropped]).items() if times > 1)
             msg = f"ids of documents, messages and memories of a row must differ (got {twice[0]!r} twice)."
@@ -258,7 +290,22 @@ class FitPrompt:
             if self._has_window
             else None,
             "budget_error": None,
+            **({REASONS: reasons} if REASONS in self.outputs else {}),
         }
+
+
+def _check(given: Mapping[str, Any], made: tuple[str, ...]) -> None:
+    """Raises BudgetConfigError that names every option that is not allowed."""
+    problems: list[str] = []
+    check_choice("on_error", given["on_error"], problems, ("row", "raise"))
+    for flag in ("strict", "by_question", "reasons"):
+        check_flag(flag, given[flag], problems)
+    if given["by_question"] is True and given["cut"] == "stable":
+        problems.append('by_question must be False with cut="stable", which cuts by age (got True)')
+    _check_names("columns", given["columns"], INPUTS, problems)
+    _check_names("outputs", given["outputs"], made, problems)
+    if problems:
+        raise BudgetConfigError.of(problems)
 
 
 def _check_template(counter: TokenCounter, plan: Plan, tools: Sequence[Any] | None) -> None:

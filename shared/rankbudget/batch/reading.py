@@ -10,8 +10,9 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any, Literal
 
+from ..counting.blocks import ROLES
 from ..errors import RowError, shown
-from ..messages.codec import PINNED_ROLES, ROLES, DictCodec, says_nothing
+from ..messages.codec import PINNED_ROLES, DictCodec, says_nothing
 from ..messages.texts import content_text
 from ..segment import Block, Scope, Segment
 from .tables import in_utf8
@@ -36,6 +37,8 @@ _PAYLOADS = frozenset({"arguments", "input", "args", "response", "citations"})
 
 A search of Anthropic's gives `page_age` as null in its content; contents of other results are blocks.
 """
+_ROLES_OF_HOSTS = frozenset({"human", "ai", "chatbot", "model"})
+"""Words for the user and the assistant that providers refuse; "model" is Gemini's in messages of `parts`."""
 _Source = Literal["table", "line", "text"]
 """Where nested values come from: Arrow or pandas, a line of JSON, or the text of a cell that is JSON."""
 _FIELDS = ("id", "title", "score", "label", "kind", "priority")
@@ -70,8 +73,8 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     tools, question = parts.pop("tools", None), parts.pop("question", None)
     blocks = {_BLOCKS[name]: value for name, value in parts.items() if value}
     history = blocks.get("history") or ()
-    answers = isinstance(question, Mapping) and history and not _asks(question)  # results of a call
-    if (answers or not question) and not any(map(_asks, history)):
+    answers = isinstance(question, Mapping) and history and not asks(question)  # results of a call
+    if (answers or not question) and not any(map(asks, history)):
         msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
@@ -107,13 +110,15 @@ def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source
     for key, inner in value.items():
         within: _Source = "text" if source != "table" or key in payloads else "table"
         one = plain(inner, keep and (), source=within)
-        if one is not None or _may_be_null(key, inner, keep, source):
+        if _stays(key, inner, one, keep, source):
             made[key] = one
     return made
 
 
-def _may_be_null(key: Any, given: Any, keep: Collection[str] | None, source: _Source) -> bool:
-    return keep is None or key in keep or (given is None and source == "text")
+def _stays(key: Any, given: Any, made: Any, keep: Collection[str] | None, source: _Source) -> bool:
+    if made == [] and key == "tool_calls" and keep == _OF_MESSAGES and source != "text":
+        return False  # Arrow's for a message without calls: OpenAI answers 400
+    return made is not None or keep is None or key in keep or (given is None and source == "text")
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -154,7 +159,7 @@ def _read(name: str, value: Any, source: _Source) -> Any:
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
         value = plain(value, _KEPT_NULLS.get(name, _TEXT_KEYS), source=source)
     if name == "question":
-        return _for_all(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
+        return _message(name, _checked(name, value, _has_role(value, {"user"}), "a text or a user message"))
     if name in (*_TEXTS, "history") and isinstance(value, Mapping):
         value = [value]
     _checked(name, value, isinstance(value, list), "a list, or a text that is a JSON list")
@@ -169,7 +174,7 @@ def _read(name: str, value: Any, source: _Source) -> Any:
 def _objects(name: str, given: list[Any]) -> list[Any]:
     kind = "messages" if name == "history" else "tool schemas"
     _checked(name, given, all(isinstance(one, Mapping) for one in given), f"a list of {kind}")
-    return [_for_all(name, one) for one in given] if name == "history" else given
+    return [_message(name, one) for one in given] if name == "history" else given
 
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
@@ -182,7 +187,7 @@ def _texts(name: str, given: list[Any]) -> list[Any]:
     if all(isinstance(one, str) for one in given):
         return given
     made = [{"role": "system", "content": one} if isinstance(one, str) else one for one in given]
-    made = [_for_all(name, one) for one in made if not says_nothing(DictCodec().to_dict(one))]
+    made = [_message(name, one) for one in made if not says_nothing(DictCodec().to_dict(one))]
     is_system = name == "system"  # the other blocks have texts
     return made if is_system else [content_text(DictCodec().to_dict(one).get("content")) for one in made]
 
@@ -209,7 +214,8 @@ def _is_block(value: Any) -> bool:
     return isinstance(value, Mapping) and "role" not in value and isinstance(value.get("text"), str)
 
 
-def _asks(message: Mapping[str, Any]) -> bool:
+def asks(message: Mapping[str, Any]) -> bool:
+    """Returns whether a message is a question of the user's, neither empty nor results of calls."""
     codec = DictCodec()
     is_users = codec.role(message) == "user" and not codec.answers(message)
     return is_users and not says_nothing(codec.to_dict(message))
@@ -225,11 +231,22 @@ def _parsed(name: str, text: str) -> Any:
         raise RowError(msg) from error
 
 
-def _for_all(name: str, message: Any) -> Any:
-    """Returns a message without the key `scope`, no provider's; one that not all may see is refused."""
+def _message(name: str, message: Any) -> Any:
+    """Returns a message as providers take it: with a role of theirs, its id a text, and without `scope`.
+
+    One that not all may see is refused.
+    """
     scope = _scope_of(name, message) or Scope()
     _checked(name, scope, scope.visible_to(None), "messages without a scope, as a batch has no reader")
-    return {key: value for key, value in message.items() if key != "scope"} if "scope" in message else message
+    role, given, other = message.get("role"), message.get("id"), dict[str, Any]()
+    in_parts = message.get("parts") is not None
+    if isinstance(role, str) and role in _ROLES_OF_HOSTS and not (role == "model" and in_parts):
+        other["role"] = "model" if in_parts and ROLES[role] == "assistant" else ROLES[role]
+    if isinstance(given, (int, float)):
+        other["id"] = str(_whole(name, given))
+    if not other and "scope" not in message:
+        return message
+    return {key: other.get(key, value) for key, value in message.items() if key != "scope"}
 
 
 def _scope_of(name: str, item: Mapping[str, Any]) -> Scope | None:

@@ -15,7 +15,7 @@ from .columns import table_of_rows
 from .fit_prompt import FitPrompt
 from .formats import Shard, objects_in, table_in, written_whole
 from .reading import Line
-from .tables import OUTPUTS, as_json, table_of
+from .tables import NESTED, as_json, in_columns, table_of
 
 _UNREAD = "line"
 """The key under which a line is kept that is no JSON object."""
@@ -132,8 +132,8 @@ def _line(raw: bytes, row: _Row, outputs: Mapping[str, Any], names: Mapping[str,
 
 def _line_of(row: dict[str, Any], names: Mapping[str, str]) -> str:
     """Returns the line of a row of Parquet; dates and bytes are written as texts."""
-    messages = names["messages"]
-    row[messages] = None if row[messages] is None else json.loads(row[messages])
+    for name in [names[output] for output in NESTED & names.keys()]:
+        row[name] = None if row[name] is None else json.loads(row[name])
     return as_json(row) + "\n"
 
 
@@ -143,7 +143,5 @@ def _table(made: Sequence[_Line], names: Mapping[str, str]) -> Any:
         {_UNREAD: raw.decode("utf-8", "backslashreplace")} if isinstance(row, RowError) else row
         for raw, row, _ in made
     ]
-    outputs = {output: (names[output], [one[output] for _, _, one in made]) for output in OUTPUTS}
-    name, messages = outputs["messages"]
-    outputs["messages"] = name, [None if one is None else as_json(one) for one in messages]
+    outputs = in_columns([one for _, _, one in made], names)
     return table_of(table_of_rows(rows)).with_columns(outputs)

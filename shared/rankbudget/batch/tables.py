@@ -15,6 +15,10 @@ OUTPUTS = (
     *("max_completion_tokens", "budget_error"),
 )
 """What is added to a batch, in this order."""
+REASONS = "reasons"
+"""What is added after these where it is asked for."""
+NESTED = frozenset({"messages", REASONS})
+"""Outputs whose values differ in form from row to row: JSON in columns, nested in lines."""
 NUMBERS = frozenset({"prompt_tokens", "max_completion_tokens"})
 LISTS = frozenset({"kept", "shortened", "dropped"})
 
@@ -122,6 +126,19 @@ def arrow_type(output: str) -> Any:
     if output in NUMBERS:
         return pa.int64()
     return pa.list_(pa.string()) if output in LISTS else pa.string()
+
+
+def in_columns(
+    rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+) -> dict[str, tuple[str, list[Any]]]:
+    """Returns the outputs of rows as columns: by output, its name and its values."""
+    made: dict[str, tuple[str, list[Any]]] = {}
+    for output, name in names.items():
+        values = [row[output] for row in rows]
+        if output in NESTED:
+            values = [None if value is None else as_json(value) for value in values]
+        made[output] = name, values
+    return made
 
 
 class _DictTable:

@@ -22,6 +22,8 @@ def run_batch(options: argparse.Namespace, budget: TokenBudget) -> int:
         budget,
         columns=_pairs("--column", options.column),
         outputs=_pairs("--output", options.output),
+        by_question=options.by_question,
+        reasons=options.reasons,
         strict=options.strict,
     )
     shown = _Shown()

@@ -104,6 +104,8 @@ _BATCH: Options = {
     "--workers": {"type": int, "metavar": "N", "help": "processes (default: one for each core)"},
     "--column": {"action": "append", "metavar": "INPUT=NAME", "help": "read an input from another column"},
     "--output": {"action": "append", "metavar": "OUTPUT=NAME", "help": "rename an output column"},
+    "--by-question": {"action": "store_true", "help": "choose older messages by the question, not by age"},
+    "--reasons": {"action": "store_true", "help": "add what became of each piece, and why"},
     "--strict": {"action": "store_true", "help": "a broken conversation is an error of its row"},
     "--shard-rows": {
         "type": int,

@@ -5,6 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+ROLES = {
+    **{role: role for role in ("assistant", "developer", "system", "tool", "user")},
+    "function": "tool",
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "chatbot": "assistant",
+}
+"""The role that each word for one means."""
+CONTENTS = ("parts", "output", "content")
+"""Under which keys a message may keep its content: Gemini's, the Responses API's, all others'."""
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking_text"})
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 CALLS = frozenset(
@@ -49,6 +60,11 @@ def as_block(value: Any) -> Any:
         kind = "thinking" if value.get("thought") is True else "text"
         return {**value, "type": kind, kind: value["text"]}
     return value
+
+
+def content_key(message: Mapping[str, Any]) -> str:
+    """Returns under which key a message keeps its content."""
+    return next((key for key in CONTENTS if message.get(key) is not None), "content")
 
 
 def blocks_of(content: Any) -> Sequence[Any]:

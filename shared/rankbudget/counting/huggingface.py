@@ -13,10 +13,23 @@ from .media import MediaTable
 from .protocol import Message, Tool
 from .tokenizer_counter import Render, TemplateRefusedError, TokenizerCounter
 
+_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.json", "chat_template.jinja")
+"""Files beside tokenizer.json that hold the chat template and what it shows."""
+
+
+def read_files(place: Path) -> list[Path]:
+    """Returns the files that `from_folder` reads of a place."""
+    file = _tokenizer_in(place)
+    return [one for one in (file, *(file.parent / name for name in _BESIDE)) if one.is_file()]
+
+
+def _tokenizer_in(place: Path) -> Path:
+    return place / "tokenizer.json" if place.is_dir() else place
+
 
 def from_folder(place: Path, *, name: str | None = None, media: MediaTable | None = None) -> TokenizerCounter:
     """Returns the counter of a tokenizer's folder or tokenizer.json, with its chat template if it has one."""
-    file = place / "tokenizer.json" if place.is_dir() else place
+    file = _tokenizer_in(place)
     if not file.is_file():
         advice = "Save one there with tokenizer.save_pretrained(folder), or give the tokenizer object."
         msg = f"the tokenizer's folder must hold tokenizer.json (got {str(place)!r}). {advice}"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .blocks import CALLS, TEXTS, THOUGHTS, as_block, blocks_of, function_of, is_result, kind_of
+from .blocks import CALLS, CONTENTS, TEXTS, THOUGHTS, as_block, blocks_of, function_of, is_result, kind_of
 from .media import MediaTable, inline_content
 
 Count = Callable[[str], int]
@@ -26,7 +26,6 @@ _COUNTED_AS_TEXT = frozenset(
         "thinking", "reasoning", "reasoning_content", "reasoning_details",
     }
 )  # fmt: skip
-_CONTENTS = frozenset({"content", "parts", "output"})
 _CALL_WITH_ARGUMENTS = CALLS - {
     "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
 }  # fmt: skip
@@ -49,7 +48,7 @@ def message_tokens(message: Any, count: Count, media: MediaTable, *, start: int 
 
 def _field_tokens(key: str, value: Any, count: Count, media: MediaTable) -> int:
     """Returns the tokens of one field of a message; 0 for what is not sent, or not shown to a model."""
-    if key in _CONTENTS:
+    if key in CONTENTS:
         return content_tokens(value, count, media)
     if key == "tool_calls" and isinstance(value, (list, tuple)):
         return sum([_call_tokens(as_block(call), count) for call in value])

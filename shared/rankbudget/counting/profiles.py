@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import BudgetConfigError, did_you_mean
-from .blocks import blocks_of
+from .blocks import CONTENTS, ROLES, as_block, block_text, blocks_of, content_key, kind_of
 from .models import is_known, near_models
 from .protocol import Message
 
 _SYSTEM = frozenset({"system", "developer"})
-_RESULTS = frozenset({"tool", "function"})
-_HELD = {"content", "parts", "images"}
 _JOINER = "\n\n"
 
 
@@ -103,9 +101,10 @@ def _joined(messages: Iterable[Message], speakers: Sequence[Collection[str]]) ->
             result.append(message)
             continue
         merged = {**message, **{key: value for key, value in last.items() if value is not None}}
-        for key in _HELD & message.keys() & last.keys():
-            merged[key] = join_contents(last[key], message[key])
-        result[-1] = merged
+        if images := join_contents(last.get("images"), message.get("images")):
+            merged["images"] = images
+        key = content_key(last if _content(last) else message)
+        result[-1] = _with_content(merged, key, _content(last), _content(message))
     return result
 
 
@@ -116,20 +115,54 @@ def _systems_into_users(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         role = _role(message)
         if role in _SYSTEM:
-            waiting = join_contents(waiting, message.get("content"))
-        elif not waiting or role in _RESULTS:  # results stay with their call: the text waits
+            waiting = join_contents(waiting, _content(message))
+        elif not waiting or role == "tool":  # results stay with their call: the text waits
             result.append(message)
         elif role == "user":
-            result.append({**message, "content": join_contents(waiting, message.get("content"))})
+            result.append(_with_content(message, content_key(message), waiting, _content(message)))
             waiting = None
         else:
-            result += [{"role": "user", "content": waiting}, message]
+            result += [_said_beside(message, waiting), message]
             waiting = None
-    return [*result, {"role": "user", "content": waiting}] if waiting else result
+    return [*result, _said_beside(result[-1] if result else {}, waiting)] if waiting else result
+
+
+def _said_beside(message: Message, content: Any) -> Message:
+    """Returns a user message in the form of its neighbour."""
+    return _with_content({"role": "user"}, "parts" if message.get("parts") else "content", content)
+
+
+def _content(message: Message) -> Any:
+    return message.get(content_key(message))
+
+
+def _with_content(message: Message, key: str, *contents: Any) -> Message:
+    """Returns a message whose content is all of these, under this key alone, in its form."""
+    joined: Any = None
+    for content in contents:
+        joined = join_contents(joined, content)
+    if joined and (key == "parts" or not isinstance(joined, str)):
+        joined = [(_part if key == "parts" else _typed)(block) for block in as_blocks(joined)]
+    made = {name: value for name, value in message.items() if name == key or name not in CONTENTS}
+    return made if joined is None else {**made, key: joined}
+
+
+def _part(block: Any) -> Any:
+    """Returns a block as a part of Gemini's, whose texts have no type."""
+    text = block_text(block)
+    return block if text is None or (isinstance(block, Mapping) and not kind_of(block)) else {"text": text}
+
+
+def _typed(block: Any) -> Any:
+    """Returns a text part of Gemini's as a text block."""
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    return block if block_text(block) is None else as_block(block)
 
 
 def _role(message: Message) -> str:
-    return str(message.get("role") or "")
+    role = str(message.get("role") or "")
+    return ROLES.get(role, role)
 
 
 def as_blocks(content: Any) -> list[Any]:

@@ -87,6 +87,17 @@ def counter_for(
     return _remembered_object(spec)
 
 
+def files_of(spec: Any) -> list[Path]:
+    """Returns the files of the tokenizer that `spec` means to `counter_for`, or that its counter is of."""
+    given = os.fspath(spec) if isinstance(spec, PathLike) else getattr(spec, "name", spec)
+    place = _tokenizer_folder(given.strip().removesuffix(_FAST)) if isinstance(given, str) else None
+    if place is None:
+        return []
+    from .huggingface import read_files
+
+    return read_files(place)
+
+
 def _reduce(counter: TextCounter) -> tuple[Any, ...]:
     """Returns how a counter is pickled: as its name."""
     if COUNTERS.get(counter.name) is not counter:

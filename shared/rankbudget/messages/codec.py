@@ -9,12 +9,14 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from ..counting.blocks import (
+    ROLES,
     THOUGHTS,
     as_block,
     block_text,
     blocks_of,
     call_reference,
     called_in,
+    content_key,
     in_turn,
     is_result,
     kind_of,
@@ -29,15 +31,6 @@ from .texts import replace_text
 PINNED_ROLES = frozenset({"system", "developer"})
 """Roles that are never cut and stay where they are."""
 KNOWN_ROLES = frozenset({*PINNED_ROLES, "user", "assistant", "tool"})
-ROLES = {
-    **{role: role for role in sorted(KNOWN_ROLES)},
-    "function": "tool",
-    "human": "user",
-    "ai": "assistant",
-    "model": "assistant",
-    "chatbot": "assistant",
-}
-"""The role that each word for one means."""
 _ROLE = itemgetter("role")
 _PLAIN = 2
 """Keys of the plain message: role and content."""
@@ -181,7 +174,7 @@ class DictCodec:
 
     def with_results(self, message: Any, belong: Sequence[bool]) -> Any:
         """Returns a copy of `message` without those of the results in its content that do not `belong`."""
-        return {**message, _content_key(message): with_results(_content(message), belong)}
+        return {**message, content_key(message): with_results(_content(message), belong)}
 
     def goes_on(self, message: Any) -> bool:
         """Returns whether `message` is one of several items of an answer, as in OpenAI's Responses API."""
@@ -218,7 +211,7 @@ class DictCodec:
         ]
 
     def with_text(self, message: Any, text: str | Sequence[str]) -> Any:
-        key = _content_key(message)
+        key = content_key(message)
         edited = {**message, key: replace_text(message.get(key), text)}
         edited.pop("usage", None)
         return edited
@@ -239,14 +232,9 @@ class DictCodec:
         return deepcopy(message)
 
 
-def _content_key(message: Mapping[str, Any]) -> str:
-    """Returns under which key a message keeps its content."""
-    return next((key for key in ("parts", "output") if message.get(key) is not None), "content")
-
-
 def _content(message: Mapping[str, Any]) -> Any:
     """Returns the content blocks of a message; an item of the Responses API is one itself."""
-    return message if message.get("role") is None else message.get(_content_key(message))
+    return message if message.get("role") is None else message.get(content_key(message))
 
 
 def _is_readable(block: Any) -> bool:
