@@ -14,7 +14,6 @@ FEWEST, SEVERAL = 2, 5
 """Words of a question of which all can be said, and sentences or short texts at most that say them."""
 SHORT_ONE_IN = 4
 """No more than one in so many of the texts, where these are few."""
-_NOTHING = frozenset[str]()
 
 
 class Split(Protocol):
@@ -48,29 +47,52 @@ def saying_all(
         scored: whether a host has rated the texts. Then a word that stands alone in few sentences is left
             out, as the name of a column, "extension", does in the chunk with the head of a table.
     """
-    own = [set[str]() for _ in split.texts]
-    for term, places in held.items():
-        for j in places:
-            own[j].add(term)
-    alone = {t for t, places in held.items() if scored and _stands_alone(t, places, own)}
-    every = held.keys() - alone
+    own = _words_in_each(held, len(split.texts))
+    every = {term for term, places in held.items() if not (scored and _stands_alone(term, places, own))}
     if len(every) < FEWEST:
         return []
     beside = [{term for term in every if term in title} for title in titles]
-    heads = [own[head] if head != NONE else _NOTHING for head in split.heads] or [_NOTHING] * len(own)
     told = [terms - beside[i] for terms, i in zip(own, split.owners, strict=True)]
-    found = [j for j, terms in enumerate(own) if told[j] and every <= terms | heads[j]]
+    found = _by_themselves(own, split.heads, told, every)
     if found:
         few = max(SEVERAL, len(own) // ONE_IN)
         return found if len({split.texts[j] for j in found}) <= few else []
-    said: dict[int, set[str]] = {}
-    for i, terms in zip(split.owners, told, strict=True):
-        if terms:
-            said.setdefault(i, set(beside[i])).update(terms)
-    short = {i for i, terms in said.items() if every <= terms and len(segments[i].text) <= LONGEST}
+    short = _as_a_whole(segments, split.owners, told, beside, every)
     few = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
     is_few = len({segments[i].text for i in short}) <= few
     return [j for j, i in enumerate(split.owners) if is_few and i in short and own[j]]
+
+
+def _words_in_each(held: Mapping[str, Iterable[int]], size: int) -> list[set[str]]:
+    own = [set[str]() for _ in range(size)]
+    for term, places in held.items():
+        for j in places:
+            own[j].add(term)
+    return own
+
+
+def _by_themselves(
+    own: Sequence[set[str]], heads: Sequence[int], told: Sequence[set[str]], every: set[str]
+) -> list[int]:
+    """Returns the sentences that say all, and something that their title does not."""
+    nothing = set[str]()
+    above = [own[head] if head != NONE else nothing for head in heads] or [nothing] * len(own)
+    return [j for j, terms in enumerate(own) if told[j] and every <= terms | above[j]]
+
+
+def _as_a_whole(
+    segments: Sequence[Segment],
+    owners: Sequence[int],
+    told: Sequence[set[str]],
+    beside: Sequence[set[str]],
+    every: set[str],
+) -> set[int]:
+    """Returns the short texts that say all with their titles."""
+    said: dict[int, set[str]] = {}
+    for i, terms in zip(owners, told, strict=True):
+        if terms:
+            said.setdefault(i, set(beside[i])).update(terms)
+    return {i for i, terms in said.items() if every <= terms and len(segments[i].text) <= LONGEST}
 
 
 def _stands_alone(term: str, places: Iterable[int], own: Sequence[set[str]]) -> bool:
