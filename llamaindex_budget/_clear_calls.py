@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ToolCallBlock
@@ -11,7 +12,7 @@ from llama_index.core.llms.llm import LLM
 
 from rankbudget.adapters import with_clear_ids
 
-from ._codec import CODEC, copy_message
+from ._codec import CODEC, as_mapping, copy_message
 from ._unsent import client_of, is_client_of, sent_blocks
 
 _OPENAI = ("llama_index.llms.openai",)
@@ -33,10 +34,11 @@ def with_clear_calls(
     function, so there ids stay. OpenAI's take arguments that are a text. What the client leaves out of a call
     with these `arguments` is left out here, too, so that it is not counted. Calls that older versions keep
     beside the blocks are left out where the client would send them, too: they are copies, or calls without an
-    answer.
+    answer. Those that only another client can send become blocks: each sends what is in that place as it is.
     """
-    if is_client_of(llm, _OLDER_TOO) and any(map(_keeps_older, messages)):
-        messages = [_without_older(message) if _keeps_older(message) else message for message in messages]
+    keeps = partial(_keeps_older, beside=is_client_of(llm, _OLDER_TOO))
+    if any(map(keeps, messages)):
+        messages = [_in_blocks(message) if keeps(message) else message for message in messages]
     if not is_client_of(llm, _GOOGLE):
         messages = with_clear_ids(CODEC, messages)
     client = client_of(llm, arguments)
@@ -47,14 +49,27 @@ def with_clear_calls(
     return [_read(message) if _is_written(message) else message for message in messages]
 
 
-def _keeps_older(message: ChatMessage) -> bool:
-    """Returns whether blocks hold the calls, and the older place holds some, too."""
+def _keeps_older(message: ChatMessage, *, beside: bool) -> bool:
+    """Returns whether the older place holds calls that a client must not send; some send it `beside` blocks.
+
+    Calls of OpenAI's chat have a `function`, those of its responses a `call_id`.
+    """
     older = message.additional_kwargs.get("tool_calls")
-    return bool(older) and any(isinstance(block, ToolCallBlock) for block in message.blocks)
+    if older and _has_call(message):
+        return beside
+    calls = [as_mapping(call) for call in older or ()]
+    return any(call.get("call_id") or (beside and call.get("function")) for call in calls)
 
 
-def _without_older(message: ChatMessage) -> ChatMessage:
+def _has_call(message: ChatMessage) -> bool:
+    return any(isinstance(block, ToolCallBlock) for block in message.blocks)
+
+
+def _in_blocks(message: ChatMessage) -> ChatMessage:
     made = copy_message(message)
+    for call in () if _has_call(made) else CODEC.to_dict(made)["tool_calls"]:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        made.blocks.append(ToolCallBlock(tool_call_id=call.get("id"), tool_name=name, tool_kwargs=arguments))
     del made.additional_kwargs["tool_calls"]
     return made
 

@@ -131,7 +131,7 @@ class ChatCodec:
                 block.tool_call_id = own.get("id", block.tool_call_id)
         field, older = in_turn(old, new), made.additional_kwargs.get("tool_calls")
         if older:
-            plain = map(_plain, older)
+            plain = map(as_mapping, older)
             made.additional_kwargs["tool_calls"] = [{**call, **field(call)} for call in plain]
         return made
 
@@ -274,10 +274,10 @@ def _calls(message: Any) -> list[dict[str, Any]]:
     if calls:
         return calls
     extra = message.additional_kwargs
-    for data in map(_plain, [*(extra.get("tool_calls") or ()), extra.get("function_call")]):
+    for data in map(as_mapping, [*(extra.get("tool_calls") or ()), extra.get("function_call")]):
         if data:
-            function = _plain(data.get("function") or data)
-            called = {**function, "id": data.get("id") or data.get("call_id")}
+            function = as_mapping(data.get("function") or data)
+            called = {**function, "id": data.get("call_id") or data.get("id")}
             calls.append(_call(called, function.get("arguments")))
     return calls
 
@@ -290,7 +290,7 @@ def _call(call: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
     return {**({"id": str(called)} if called else {}), "type": "function", "function": function}
 
 
-def _plain(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)

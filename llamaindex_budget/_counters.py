@@ -87,7 +87,9 @@ def known_window(llm: BaseLLM) -> int | None:
 def answer_of(llm: BaseLLM) -> int | None:
     """Returns the longest answer the user chose on an LLM, None where it is an integration's default."""
     stated = llm.metadata.num_output
-    chosen = stated if stated > 1 and stated != DEFAULT_NUM_OUTPUTS else None
+    # An integration's field of the same length is sent with each request.
+    is_default = stated == DEFAULT_NUM_OUTPUTS != answer_in(vars(llm))
+    chosen = stated if stated > 1 and not is_default else None
     return answer_in(getattr(llm, "additional_kwargs", None)) or chosen
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import LLMMetadata
-from llama_index.core.memory import BaseMemory, BaseMemoryBlock
+from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -25,7 +25,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "session": (BudgetSession, "a BudgetSession"),
     "llm": (BaseLLM, "a LlamaIndex LLM"),
     "llm_metadata": (LLMMetadata, "an LLMMetadata, as llm.metadata is"),
-    "memory": (BaseMemory, "a LlamaIndex memory"),
+    "memory": (object, "a BudgetChatMemoryBuffer or a BudgetMemory"),
     "embed_model": (BaseEmbedding, "a LlamaIndex embedding"),
     "prompt": ((BasePromptTemplate, str, list, tuple), "a prompt template, a text or a list of messages"),
     "retriever": (object, "a LlamaIndex retriever"),
@@ -49,6 +49,7 @@ def _is_list_of(kind: type) -> Callable[[Any], bool]:
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("tokenizer_fn", "tokenizer", "read", "render"), callable),
     "on_report": is_blocking,
+    "memory": lambda given: hasattr(given, "turn_steps"),
     "retriever": lambda given: hasattr(given, "aretrieve"),
     "scope": lambda given: isinstance(given, Scope) or callable(given),
     "store": lambda given: hasattr(given, "acompeting"),

@@ -275,7 +275,8 @@ def with_prompt(
         extra_tokens = max(extra_tokens, before - request.measure.total(empty))
     system = [message for message in empty if message.role in PINNED]
     found = replace(request, render=render, system=system, extra_tokens=extra_tokens, question=own)
-    return replace(found, covers="prompt") if request.covers == "blocks" else found
+    # With an empty prompt, what the host writes around has its own room.
+    return replace(found, covers="prompt") if prompt != "" and request.covers == "blocks" else found
 
 
 def _filled(prompt: Any, context: str, question: str) -> list[ChatMessage]:

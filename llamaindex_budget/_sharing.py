@@ -62,7 +62,8 @@ def adopt(session: BudgetSession, client: str | None = None) -> BudgetSession:
 def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     """Returns the budget of a LlamaIndex model: its window, and its answer as reserve.
 
-    A `budget_model` gives its limit for the window, and all else from its own budget.
+    Where no answer is set, 30 % of the window are reserved, at most the model's largest answer. A
+    `budget_model` gives its limit for the window, and all else from its own budget.
 
     Args:
         llm: the model; its metadata state window and answer.
@@ -72,9 +73,13 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
         BudgetConfigError: a field is wrong.
     """
     check_values({"llm": llm})
-    reserve = answer_of(llm) or DEFAULT_NUM_OUTPUTS
-    limit = getattr(llm, "request_limit", None)  # of a `budget_model`
-    window = window_of(llm) if limit is None else limit + reserve
+    window, limit = window_of(llm), getattr(llm, "request_limit", None)  # of a `budget_model`
+    reserve = answer_of(llm) or DEFAULT_NUM_OUTPUTS  # as the metadata of a `budget_model` have it
+    if limit is not None:
+        window = limit + reserve
+    elif answer_of(llm) is None:
+        whole = TokenBudget.for_model(llm, context_window=fields.get("context_window", window))
+        reserve = whole.reserve_tokens()
     own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
     if limit is not None and getattr(llm, "request_counter").band:  # noqa: B009 - the same
         own["safety"] = 0  # the limit leaves it free
@@ -105,10 +110,11 @@ def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -
     given = budget if isinstance(budget, TokenBudget) else TokenBudget.from_dict(budget)
     if llm is None:
         return given
-    exact = hasattr(
-        llm, "request_limit"
-    )  # the metadata of a `budget_model` keep some tokens free for the host
-    own = budget_for(llm).context_window if exact else known_window(llm)
+    own, limit = known_window(llm), getattr(llm, "request_limit", None)
+    if limit is not None:  # of a `budget_model`, which leaves its answer free
+        reserve, own = given.reserve_tokens(), None
+        if given.limit() > limit:
+            given, own = given.replace(reserve=reserve), limit + reserve
     return within_window(given, own, type(llm).__name__, answer_of(llm))
 
 

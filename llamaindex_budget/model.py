@@ -52,7 +52,7 @@ def budget_model(
             only the variables of its template are shortened, never the question.
         budget_or_session: the limits; a session brings its budget, its counter and its summarizer, and
             learns what the host adds around history and nodes. None takes the window and the answer of the
-            LLM.
+            LLM; where no answer is set, 30 % of the window, at most the model's largest answer.
         max_tokens: most tokens of a request, from 1; a smaller budget or window of the LLM wins.
         counter: counts instead of the LLM's tokenizer; anything `counter_for` takes.
         on_report: is called with the report of every fit; a template or a structured request may be fitted

@@ -33,18 +33,18 @@ from rankbudget.adapters import (
     drive,
     typed_errors,
 )
-from rankbudget.errors import BudgetConfigError, BudgetExceededError, shown
+from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
 from ._convert import emptied, media_tokens, seen_parts, shortened, to_segments
 from ._counters import counter_of
 from ._events import dispatcher, send_report
-from ._memory import SessionMemory, Turn
+from ._memory import Turn
 from ._options import by_name, check_part, check_values
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
 from ._sharing import active, adopt, budget_for, budget_of, within
 from .models import embedder
-from .prompt_helper import asks_once, for_one_call
+from .prompt_helper import asks_once, beside_template, for_one_call
 
 _FIRST_NODES = 400  # tokens of nodes that come before what a synthesizer keeps free
 _LIVE = Field(default=None, exclude=True, repr=False)  # an object of this process, no plain data
@@ -126,10 +126,6 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         most = options.pop("token_limit", None)
         if options.get("max_tokens") is None:
             options["max_tokens"] = most
-        if not isinstance(options.get("memory"), (SessionMemory, type(None))):
-            given = shown(options["memory"])
-            msg = f"memory must be a BudgetChatMemoryBuffer or a BudgetMemory (got {given})."
-            raise BudgetConfigError(msg)
         with typed_errors():
             super().__init__(**{**options, "budget": budget_of(options.get("budget"), None, None)})
         self._scorer = self.scorer
@@ -203,20 +199,30 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         pieces = plan.kept["knowledge"].pieces if "knowledge" in plan.kept else ()
         return [replace(p.segment, text=p.rendition.text) for p in pieces], plan.report
 
-    def _one_call_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
-        """Makes the plan with room for one call; nodes take of that room before few or none are kept."""
+    def _one_call(self, turn: Mapping[str, Any]) -> tuple[Mapping[str, Any], int | None]:
+        """Returns a turn with room for the engine's own template, and the most tokens that one call plans."""
         limit = self.memory.one_call if self.llm is None and self.memory is not None else None
         if self.llm is not None:
             limit = budget_for(self.llm).limit()
         told = self.prompt if self.memory is None or self.prompt is not None else self.memory.given_prompt
         ceiling = for_one_call(limit, told=told is not None)
-        if told is None and ceiling is not None:
-            # Engines write no tags around nodes, and where the LLM is known what they write has its own room.
-            turn = {**turn, "prompt": ""}
+        if told is not None or ceiling is None or limit is None:
+            return turn, ceiling
+        # Engines write no tags around nodes, and where the LLM is known what they write has its own room.
+        # In a smaller session no node may take of that room.
+        turn, own = {**turn, "prompt": ""}, within(self._shared().budget, self.llm)
+        if own >= limit:
+            return turn, ceiling
+        most = min(beside_template(own), ceiling)
+        return {**turn, "ceiling": most}, most
+
+    def _one_call_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
+        """Makes the plan with room for one call; nodes take of that room before few or none are kept."""
+        turn, ceiling = self._one_call(turn)
         if ceiling is None:
             return (yield from self._plan_steps(turn, query))
         most = ceiling
-        for least in (1,) if asks_once() else (_FIRST_NODES, 1):
+        for least in (1,) if asks_once() or "ceiling" in turn else (_FIRST_NODES, 1):
             try:
                 plan = yield from self._plan_steps({**turn, "ceiling": most}, query)
             except BudgetExceededError:
@@ -228,10 +234,15 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
             most = max(ceiling, plan.report.total_tokens - found.tokens + _FIRST_NODES)
         return (yield from self._plan_steps(turn, query))  # the history keeps what it was granted
 
-    def _plan_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
-        turn = {"prompt": self.prompt, **turn}
+    def _shared(self) -> BudgetSession:
+        """Returns the session of this turn."""
         session = self.memory.session if self.memory is not None else active.get() or self._session
         assert session is not None
+        return session
+
+    def _plan_steps(self, turn: Mapping[str, Any], query: str) -> Steps[Plan]:
+        turn = {"prompt": self.prompt, **turn}
+        session = self._shared()
         if self.llm is not None:  # a session may be larger than the model that is asked
             most = within(session.budget, self.llm)
             turn["ceiling"] = min(most, turn.get("ceiling") or most)
@@ -241,7 +252,7 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         prompt = turn.pop("prompt")
         question = query or None
         session.share_with("knowledge")
-        request = session.request(None, question=question, **turn)
+        request = session.request(None, question=question, covers="blocks", **turn)
         if prompt is not None:
             request = with_prompt(request, prompt, question, session.host_tokens)
         return (yield from session.plan_steps(request))

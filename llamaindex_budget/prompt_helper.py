@@ -258,8 +258,12 @@ def for_one_call(limit: int | None, *, told: bool) -> int | None:
     """
     if limit is None or (asks_once() and told):
         return None
-    free = _TEMPLATE_TOKENS + (0 if asks_once() else DEFAULT_RESPONSE_PADDING_SIZE)
-    return max(limit - free, limit // 2)
+    return beside_template(limit, 0 if asks_once() else DEFAULT_RESPONSE_PADDING_SIZE)
+
+
+def beside_template(limit: int, free: int = 0) -> int:
+    """Returns what an engine's own template leaves of a prompt of `limit`, with `free` tokens kept empty."""
+    return max(limit - _TEMPLATE_TOKENS - free, limit // 2)
 
 
 def _first_asked(prompt: Any, llm: Any) -> tuple[Any, list[Any]]:

@@ -108,7 +108,7 @@ async def test_a_budget_is_the_limit_when_there_is_one() -> None:
 async def test_what_cannot_fit_is_a_typed_error_before_anything_is_sent() -> None:
     """A system prompt larger than the window is refused with the numbers, and no request is made."""
     llm = _llm([])
-    with pytest.raises(BudgetExceededError, match=r"the limit is 7,936"):
+    with pytest.raises(BudgetExceededError, match=r"the limit is 5,735"):
         await BudgetFunctionAgent(tools=[_tool()], llm=llm).fit(
             [say("system", words(9000)), say("user", "hi")], []
         )

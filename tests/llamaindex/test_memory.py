@@ -222,7 +222,7 @@ def test_limits_and_unknown_arguments_are_checked() -> None:
             BudgetChatMemoryBuffer.from_defaults(token_limit=bad)
     with pytest.raises(BudgetConfigError, match="no option 'tokn_limit'; did you mean 'token_limit'"):
         BudgetChatMemoryBuffer.from_defaults(tokn_limit=10)
-    assert BudgetChatMemoryBuffer.from_defaults(llm=_llm(window=4096)).token_limit == 4096 - 256
+    assert BudgetChatMemoryBuffer.from_defaults(llm=_llm(window=4096)).token_limit == 4096 - 1228
 
 
 class ListStore(SimpleChatStore):

@@ -179,7 +179,7 @@ def test_prompt_and_answer_fit_the_models_own_window(
 
 def test_a_window_that_is_not_stated_shrinks_nothing() -> None:
     """LlamaIndex's default metadata says nothing; a model's name may."""
-    for llm, limit in ((MockLLM(), 50_000), (_like(), 50_000), (_like(model="gpt-4"), 8192 - 256)):
+    for llm, limit in ((MockLLM(), 50_000), (_like(), 50_000), (_like(model="gpt-4"), 8192 - 2457)):
         assert budget_model(llm, 50_000, counter="cl100k_base").request_limit == limit
     budget = TokenBudget(context_window=20_000, reserve=1000)
     assert budget_model(MockLLM(), budget).request_limit == 19_000

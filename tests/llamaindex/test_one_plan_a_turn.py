@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from llama_index.core import Settings
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not re-exported
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 
@@ -23,6 +25,7 @@ from llamaindex_budget import (
     BudgetNodePostprocessor,
     BudgetPromptHelper,
     budget_model,
+    use_session,
 )
 from rankbudget import BudgetReport, BudgetSession, TokenBudget
 from tests.drawing import draws
@@ -189,3 +192,33 @@ async def _steps(agent: Any, seed: int, limit: int) -> list[set[str]]:
 async def test_each_step_of_a_run_keeps_its_memory_blocks(seed: int, limit: int) -> None:
     """Of memory blocks a `BudgetFunctionAgent` keeps in each step what a `FunctionAgent` over the same model keeps."""
     assert await _steps(BudgetFunctionAgent, seed, limit) == await _steps(FunctionAgent, seed, limit)
+
+
+@pytest.mark.parametrize("helper", [False, True])
+@pytest.mark.parametrize("whose", ["user", "session", "budget", "memory"])
+@draws(cases=8)
+@given(limit=st.integers(300, 2500), size=st.integers(5, 60))
+def test_a_smaller_limit_holds_the_engines_template_too(
+    helper: bool, whose: str, limit: int, size: int
+) -> None:
+    """A limit below the LLM's is that of the whole prompt; the report of the nodes says that it is only of them."""
+    llm = budget_model(PlayLLM(requests=[], window=4000, reply=100), counter=CL100K)
+    session, seen = BudgetSession(limit, counter=CL100K), Heard()
+    given: dict[str, Any] = {
+        "user": {},
+        "session": {"session": session},
+        "budget": {"budget": TokenBudget(context_window=limit + 50, reserve=50), "counter": CL100K},
+        "memory": {"memory": BudgetChatMemoryBuffer.from_defaults(llm=llm, session=session)},
+    }[whose]
+    found = [NodeWithScore(node=TextNode(text=f"Room {i} has {i} windows. " * size)) for i in range(90)]
+    one_call = BudgetPromptHelper.from_llm_metadata(llm.metadata) if helper else None
+    with pytest.MonkeyPatch.context() as patch, use_session(session) if whose == "user" else nullcontext():
+        patch.setattr(Settings, "_prompt_helper", one_call)
+        patch.setattr(get_dispatcher(), "event_handlers", [seen])
+        engine = RetrieverQueryEngine.from_args(
+            FixedRetriever(found), llm=llm, node_postprocessors=[BudgetNodePostprocessor(llm=llm, **given)]
+        )
+        assert engine.query("How many windows has room 7?").source_nodes[0].text
+    assert limit // 3 < max(llm.sizes()) <= limit
+    report = seen.reports[0]
+    assert (report.covers, report.total_tokens < llm.sizes()[0]) == ("blocks", True)

@@ -303,4 +303,6 @@ def test_functions_check_their_values() -> None:
 
     with pytest.raises(BudgetConfigError, match="memory must be a BudgetChatMemoryBuffer or a BudgetMemory"):
         lb.BudgetNodePostprocessor(memory=ChatMemoryBuffer.from_defaults())
+    with pytest.raises(BudgetConfigError, match=r"a BudgetChatMemoryBuffer or a BudgetMemory \(got 3\)"):
+        lb.BudgetNodePostprocessor(memory=3)
     assert lb.BudgetNodePostprocessor(budget=TokenBudget()).budget == TokenBudget()

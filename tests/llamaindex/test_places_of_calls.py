@@ -39,6 +39,16 @@ OLDER = [
     {"id": f"c{n}", "type": "function", "function": {"name": f"n{n}", "arguments": f'{{"q": {n}}}'}}
     for n in range(2)
 ]
+NEWER = [
+    {
+        "type": "function_call",
+        "id": f"f{n}",
+        "call_id": f"c{n}",
+        "name": f"n{n}",
+        "arguments": f'{{"q": {n}}}',
+    }
+    for n in range(2)
+]
 OBJECTS = [SimpleNamespace(id=one["id"], function=SimpleNamespace(**one["function"])) for one in OLDER]  # type: ignore[arg-type]
 BLOCKS = [ToolCallBlock(tool_call_id=f"c{n}", tool_name=f"n{n}", tool_kwargs={"q": n}) for n in range(2)]
 FORMS: dict[str, tuple[list[ToolCallBlock], dict[str, Any], list[str]]] = {
@@ -49,10 +59,11 @@ FORMS: dict[str, tuple[list[ToolCallBlock], dict[str, Any], list[str]]] = {
     "the one that is made of two objects": (BLOCKS[:1], {"tool_calls": OBJECTS}, ["n0"]),
     "blocks and a function": (BLOCKS, {"function_call": OLDER[0]["function"]}, ["n0", "n1"]),
     "the older place alone": ([], {"tool_calls": OLDER}, ["n0", "n1"]),
+    "those of the responses client alone": ([], {"tool_calls": NEWER}, ["n0", "n1"]),
     "a function alone": ([], {"function_call": OLDER[0]["function"]}, ["n0"]),
 }
-OPENAIS_OWN = ("the older place alone", "a function alone")
-"""Forms that only OpenAI's chat clients can send."""
+OPENAIS_OWN = ("a function alone",)
+"""A form that only OpenAI's chat clients can send."""
 
 
 class Sent:
@@ -67,6 +78,15 @@ class Sent:
             return httpx.Response(200, json=answer)
 
         return httpx.MockTransport(take)
+
+    def answered(self) -> bool:
+        """Returns whether each call of the last request has a result, where its provider reads ids."""
+        items = self.requests[-1].get("messages") or self.requests[-1]["input"]
+        calls = [call.get("id") for one in items for call in one.get("tool_calls") or ()]
+        calls += [one["call_id"] for one in items if one.get("type") == "function_call"]
+        named = ("function_call_output", None)
+        found = [one.get("call_id") or one.get("tool_call_id") for one in items if one.get("type") in named]
+        return [one for one in calls if one] == [one for one in found if one]
 
     def names(self) -> list[str]:
         """Returns the functions that the last request calls, in order."""
@@ -123,6 +143,7 @@ def test_each_client_sends_the_calls_that_are_read(client: str, form: str) -> No
     llm.chat(thread)
     assert [d.action for d in reports[0].decisions] == ["kept"] * len(thread)
     assert sent.names() == names == [c["function"]["name"] for c in CODEC.to_dict(thread[1])["tool_calls"]]
+    assert sent.answered()
     assert thread == before
 
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI
 from llama_index.core.bridge.pydantic import Field
+from llama_index.llms.openai import OpenAI, OpenAIResponses
 
 import langchain_budget as lc
 import llamaindex_budget as li
@@ -141,3 +143,44 @@ def test_an_answer_as_long_as_the_window_is_refused(door: str) -> None:
     run, make = DOORS[door]
     with pytest.raises(BudgetConfigError, match=r"less than its window of 1,000 tokens \(got 1,000\)"):
         run(make(1000), TokenBudget(context_window=1000), [])
+
+
+@draws()
+@hypothesis.given(
+    name=st.sampled_from(["gpt-4", "gpt-4o", "gpt-4.1-mini", "o3-mini", "o1"]),
+    most=st.none() | st.integers(100, 300_000),
+    kind=st.sampled_from([OpenAI, OpenAIResponses]),
+)
+def test_a_model_without_an_answer_leaves_the_same_room_for_one(
+    name: str, most: int | None, kind: Any
+) -> None:
+    """Of the window 30 % stay free, at most the model's largest answer: at each door, also beside a limit."""
+    model = ChatOpenAI(model=name, api_key="none")  # type: ignore[arg-type]  # a plain text
+    limit = lc.BudgetTrimmer(model=model, max_tokens=most, counter=COUNTER).fit(THREAD[:1]).report.limit
+    llm = kind(model=name, api_key="none")
+    assert li.budget_model(llm, most, counter=COUNTER).request_limit == limit
+    if most is None:
+        assert li.budget_for(llm).limit() == limit == li.budget_for(li.budget_model(llm)).limit()
+        assert li.BudgetChatMemoryBuffer.from_defaults(llm=llm).token_limit == limit
+        assert limit <= TokenBudget.for_model(name).limit()
+
+
+def test_a_set_answer_is_the_reserve() -> None:
+    """Also one as long as LlamaIndex's default, which only its own field tells from that."""
+    for answer in (255, 256, 257):
+        llm = OpenAI(model="gpt-4", api_key="none", max_tokens=answer)
+        assert li.budget_model(llm).request_limit == 8192 - answer
+
+
+@draws()
+@hypothesis.given(
+    window=st.integers(300, 50_000),
+    reserve=st.sampled_from([0.3, 200]),
+    most=st.none() | st.integers(100, 9000),
+)
+def test_a_bounded_llm_keeps_its_answer_free_once(window: int, reserve: float, most: int | None) -> None:
+    """A part with a budget and a bounded LLM has the smaller of both limits, not less."""
+    llm = li.budget_model(OpenAI(model="gpt-4", api_key="none"), most)
+    budget = TokenBudget(context_window=window, reserve=reserve)
+    memory = li.BudgetChatMemoryBuffer.from_defaults(llm=llm, budget=budget)
+    assert memory.token_limit == min(budget.limit(), llm.request_limit)
