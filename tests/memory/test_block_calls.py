@@ -176,6 +176,30 @@ def test_what_is_appended_leaves_what_is_read_before_it(shape: str, host: str, d
     store.close()
 
 
+@pytest.mark.parametrize("item", [True, False])
+def test_a_custom_tools_call_keeps_its_text(item: bool) -> None:
+    """The free text that OpenAI's custom tools take is an argument of a call that each client sends."""
+    store, patch = HistoryStore(":memory:"), "*** line 7"
+    asked = {"type": "custom_tool_call", "id": "ct", "call_id": "c0", "name": "patch", "input": patch}
+    called = {"id": "c0", "type": "custom", "custom": {"name": "patch", "input": patch}}
+    answered = {"type": "custom_tool_call_output", "call_id": "c0", "output": "patched"}
+    result = {"role": "tool", "tool_call_id": "c0", "content": "patched"}
+    step = (
+        [asked, answered]
+        if item
+        else [{"role": "assistant", "content": None, "tool_calls": [called]}, result]
+    )
+    store.thread("t", scope=ANN).append([{"role": "user", "content": "Patch it."}, *step])
+    _, call, found = StoredMessageHistory(store, "t", scope=ANN).messages
+    assert isinstance(call, AIMessage)
+    assert [(c["name"], c["args"], c["id"]) for c in call.tool_calls] == [("patch", {"input": patch}, "c0")]
+    assert call.invalid_tool_calls == []
+    assert (found.content, found.tool_call_id) == ("patched", "c0")  # type: ignore[attr-defined]
+    [shown] = StoredChatStore(store=store, user="ann").get_messages("t")[1].blocks
+    assert (shown.tool_name, shown.tool_kwargs) == ("patch", {"input": patch})  # type: ignore[union-attr]
+    store.close()
+
+
 # ---- places, ids and counts are those that the host sees -----------------------------------------------
 TWO = [
     {"role": "user", "content": "Which?"},

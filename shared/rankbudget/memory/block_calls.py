@@ -160,8 +160,9 @@ def _is_call(block: Any) -> bool:
 
 def _call(block: Mapping[str, Any], reference: str) -> dict[str, Any]:
     given = next((block[key] for key in ARGUMENTS if block.get(key) is not None), _own_fields(block))
-    function = {"name": block.get("name") or kind_of(block), "arguments": given}
-    return {**({} if has_no_id(reference) else {"id": reference}), "type": "function", "function": function}
+    kind, field = ("custom", "input") if kind_of(block) == "custom_tool_call" else ("function", "arguments")
+    asked = {"name": block.get("name") or kind_of(block), field: given}
+    return {**({} if has_no_id(reference) else {"id": reference}), "type": kind, kind: asked}
 
 
 def _result(block: Mapping[str, Any]) -> dict[str, Any]:
