@@ -12,6 +12,7 @@ from langchain_core.runnables import ensure_config
 from typing_extensions import NotRequired, Unpack, override
 
 from rankbudget import Scope, TokenBudget
+from rankbudget.adapters import SUMMARY_START
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
 from rankbudget.memory.reading import of_one_state
@@ -53,7 +54,8 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
 
     The run's `thread_id` names the conversation. It is for agents without a checkpointer, also of a graph
     around them, which would keep the same conversation a second time. A client may send messages again:
-    what is stored under their ids is known, and what was edited replaces the stored one. The run goes on
+    what is stored under their ids is known, and what was edited replaces the stored one. A text that was
+    only shortened for a prompt, with marks as `...` where it is cut, is no edit. The run goes on
     behind the last of them, as after an edited question, or one that is sent again for another answer: what
     is stored behind that is not sent, and is `replaced` when the run stores its result.
     Put this middleware first: it then stores what others remove from the state, and no summary that they
@@ -204,6 +206,11 @@ def _is_shortened(message: BaseMessage) -> bool:
     return message.additional_kwargs.get(MARK) == EDITED
 
 
+def _is_summary(message: BaseMessage) -> bool:
+    """Returns whether a message is a summary, also where a client sends only its text again."""
+    return message.additional_kwargs.get(MARK) in _SUMMARIES or message.text.startswith(SUMMARY_START)
+
+
 def _newest_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     """Returns the newest question with what follows it."""
     asked = [number for number, message in enumerate(messages) if CODEC.role(message) == "user"]
@@ -214,8 +221,7 @@ def _said(state: ThreadState) -> list[BaseMessage]:
     """Returns what was said and not loaded, as it was last said: no summary, and nothing cut for a prompt."""
     loaded, said = set(state.get("stored_ids", ())), {m.id: m for m in state.get("said", ())}
     for message in state["messages"]:
-        is_summary = message.additional_kwargs.get(MARK) in _SUMMARIES
-        if message.id in loaded or is_summary or (_is_shortened(message) and message.id in said):
+        if message.id in loaded or _is_summary(message) or (_is_shortened(message) and message.id in said):
             continue
         said[message.id] = message
     return list(said.values())

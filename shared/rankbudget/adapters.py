@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .conversation.reading import ReadOnce
     from .conversation.refusals import refuse_empty, refuse_empty_question, refuse_results
     from .conversation.state import digest_of
+    from .conversation.summary import SUMMARY_START
     from .conversation.thread import SUMMARY_TIMEOUT, Summarizer
     from .conversation.timeline import Timeline
     from .counting.blocks import (
@@ -91,6 +92,7 @@ _HOMES = {
     "conversation.reading": ("ReadOnce",),
     "conversation.refusals": ("refuse_empty", "refuse_empty_question", "refuse_results"),
     "conversation.state": ("digest_of",),
+    "conversation.summary": ("SUMMARY_START",),
     "conversation.thread": ("SUMMARY_TIMEOUT", "Summarizer"),
     "conversation.timeline": ("Timeline",),
     "counting.blocks": (
@@ -131,8 +133,8 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_TIMEOUT",
-    "Call", "Client", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure",
+    "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_START",
+    "SUMMARY_TIMEOUT", "Call", "Client", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure",
     "Measure", "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown",
     "Steps", "Summarizer", "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting",
     "block_text", "blocking", "call_reference", "called_in", "check_options", "content_text",

@@ -25,6 +25,7 @@ from llamaindex_budget._stored import FORM as LLAMAINDEX_FORM
 from rankbudget import Scope
 from rankbudget.errors import BudgetError, MessageError
 from rankbudget.memory import HistoryStore
+from rankbudget.messages.codec import DictCodec
 from rankbudget.testing import WordCounter
 from rankbudget.testing.server.providers import problems_of
 from rankbudget.testing.shapes import SHAPES
@@ -126,6 +127,77 @@ def _number(word: str) -> int:
 
 def _place(call: tuple[str, str, str]) -> int:
     return _number(call[1])
+
+
+@st.composite
+def interrupted(draw: Any, shape: str) -> list[Any]:
+    """A conversation of which messages behind a question were never written: results, calls and answers.
+
+    A request for approval is left out: providers accept one without an answer.
+    """
+    written = draw(conversations(shape))
+    messages = [m for m in written if not str(m.get("type")).startswith("mcp_approval_")]
+    kept = [draw(st.booleans()) or draw(st.booleans()) for _ in messages]
+    left = [m for m, keep in zip(messages, kept, strict=True) if keep or _is_question(m)]
+    return [*left, {"role": "user", "content": "Thanks."}]
+
+
+def _is_question(message: Any) -> bool:
+    return DictCodec().role(message) == "user" and not DictCodec().answers(message)
+
+
+@pytest.mark.parametrize("host", FORMS)
+@pytest.mark.parametrize("shape", SHAPES)
+@draws(cases=len(SHAPES) * 2)
+@given(data=st.data())
+def test_every_host_keeps_what_the_writer_keeps(shape: str, host: str, data: Any) -> None:
+    """A crash or a cancelled call anywhere: each text and each call with its result is in every host's prompt."""
+    store = HistoryStore(":memory:")
+    thread, other = store.thread("t", scope=ANN), store.thread("t", scope=ANN, form=FORMS[host])
+    thread.append(data.draw(interrupted(shape)))
+    written = words(thread.fit(ROOM, WordCounter()).messages)
+    read = [CODECS[host].to_dict(message) for message in other.fit(ROOM, WordCounter()).messages]
+    assert written - words(checked(read)) == Counter()
+    store.close()
+
+
+@pytest.mark.parametrize("host", FORMS)
+@pytest.mark.parametrize("shape", SHAPES)
+@draws(cases=len(SHAPES) * 2)
+@given(data=st.data())
+def test_what_is_appended_leaves_what_is_read_before_it(shape: str, host: str, data: Any) -> None:
+    """A question, and calls in blocks behind it, change nothing of how a host reads the messages before them."""
+    store = HistoryStore(":memory:")
+    thread, other = store.thread("t", scope=ANN), store.thread("t", scope=ANN, form=FORMS[host])
+    thread.append(data.draw(interrupted(shape)))
+    before = other.messages()
+    thread.append(TWO)
+    assert other.messages()[: len(before)] == before
+    store.close()
+
+
+@pytest.mark.parametrize("item", [True, False])
+def test_a_custom_tools_call_keeps_its_text(item: bool) -> None:
+    """The free text that OpenAI's custom tools take is an argument of a call that each client sends."""
+    store, patch = HistoryStore(":memory:"), "*** line 7"
+    asked = {"type": "custom_tool_call", "id": "ct", "call_id": "c0", "name": "patch", "input": patch}
+    called = {"id": "c0", "type": "custom", "custom": {"name": "patch", "input": patch}}
+    answered = {"type": "custom_tool_call_output", "call_id": "c0", "output": "patched"}
+    result = {"role": "tool", "tool_call_id": "c0", "content": "patched"}
+    step = (
+        [asked, answered]
+        if item
+        else [{"role": "assistant", "content": None, "tool_calls": [called]}, result]
+    )
+    store.thread("t", scope=ANN).append([{"role": "user", "content": "Patch it."}, *step])
+    _, call, found = StoredMessageHistory(store, "t", scope=ANN).messages
+    assert isinstance(call, AIMessage)
+    assert [(c["name"], c["args"], c["id"]) for c in call.tool_calls] == [("patch", {"input": patch}, "c0")]
+    assert call.invalid_tool_calls == []
+    assert (found.content, found.tool_call_id) == ("patched", "c0")  # type: ignore[attr-defined]
+    [shown] = StoredChatStore(store=store, user="ann").get_messages("t")[1].blocks
+    assert (shown.tool_name, shown.tool_kwargs) == ("patch", {"input": patch})  # type: ignore[union-attr]
+    store.close()
 
 
 # ---- places, ids and counts are those that the host sees -----------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,7 @@ from langchain_core.tools import tool
 
 from langchain_budget import BudgetMiddleware, StoredMessageHistory, StoredThreadMiddleware
 from langchain_budget.stored_history import FORM
+from rankbudget.adapters import SUMMARY_START
 from rankbudget.memory import HistoryStore, HostForm
 from rankbudget.memory.forms import DICTS
 from rankbudget.testing import WordCounter
@@ -135,6 +137,58 @@ def test_what_was_edited_never_comes_back(
             assert fails
         for seen in (*model.seen, StoredMessageHistory(store, "t", scope=ANN).messages):
             assert not secrets(seen) & set().union(*old.values())
+
+
+RESULTS = {
+    "words": lambda size: " ".join(f"word{n}" for n in range(size)),
+    "lines": lambda size: "\n".join(f"2026-11-{n % 30 + 1:02} INFO step {n} done" for n in range(size)),
+    "JSON": lambda size: json.dumps([{"id": n, "said": f"item {n} is fine"} for n in range(size)], indent=1),
+}
+
+
+@tool
+def fetch(kind: str, size: int) -> str:
+    """Returns a text of a kind."""
+    return RESULTS[kind](size)
+
+
+def sent_again(messages: list[BaseMessage]) -> list[Any]:
+    """Returns what a client keeps of messages: ids, roles, texts and calls."""
+    said = []
+    for message in messages:
+        role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
+        beside = {
+            key: held for key in ("tool_calls", "tool_call_id") if (held := getattr(message, key, None))
+        }
+        said.append({"id": message.id, "role": role, "content": message.content, **beside})
+    return said
+
+
+@draws()
+@given(
+    turns=st.lists(st.tuples(st.sampled_from(sorted(RESULTS)), st.integers(1, 90)), min_size=2, max_size=6),
+    limit=st.sampled_from([150, 250, 10_000]),
+    other=st.sampled_from(sorted(OTHERS.keys() - {"shorten"})),  # which shortens what is stored
+    summarizes=st.booleans(),
+)
+def test_what_was_only_shown_is_no_edit(
+    turns: list[tuple[str, int]], limit: int, other: str, summarizes: bool
+) -> None:
+    """Shortened texts and summaries that come again without their marks: stored is what was said, once and whole."""
+    store, model = HistoryStore(":memory:"), Scripted(script=[], seen=[])
+    options: dict[str, Any] = {"summarizer": lambda text, most: "They spoke."} if summarizes else {}
+    stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=limit, counter=WordCounter(), **options)
+    agent = create_agent(model, [fetch], middleware=[stored, *OTHERS[other]()])
+    known: list[BaseMessage] = []
+    said = list[str]()
+    for turn, (kind, size) in enumerate(turns):
+        call = {"name": "fetch", "args": {"kind": kind, "size": size}, "id": f"c{turn}"}
+        model.script[:] = [AIMessage("", tool_calls=[call]), AIMessage(f"answer {turn}")]
+        asked: Any = {"messages": [*sent_again(known), {"role": "user", "content": f"question {turn}"}]}
+        known = agent.invoke(asked, THREAD)["messages"]
+        said += [f"question {turn}", "", RESULTS[kind](size), f"answer {turn}"]
+        assert [m.text for m in StoredMessageHistory(store, "t", scope=ANN).messages] == said
+        assert all(sum(m.text.startswith(SUMMARY_START) for m in seen) <= 1 for seen in model.seen)
 
 
 @pytest.mark.parametrize("form", [DICTS, FORM], ids=["another host", "LangChain"])

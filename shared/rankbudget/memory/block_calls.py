@@ -82,15 +82,17 @@ def seen_by(form: str, rows: Sequence[Any]) -> Sequence[Any]:
     """
     if not any(row.form != form and _MAY_HOLD.search(row.neutral) for row in rows):
         return rows
-    made: list[tuple[Any, dict[str, Any]]] = []
+    answers: list[list[tuple[Any, dict[str, Any]]]] = []
+    before = None
     for row in rows:
         neutral = {**read(row.neutral), "role": row.role}
-        for part in [neutral] if row.form == form else _messages(neutral):
-            before, last = made[-1] if made else (None, part)
-            if before is not None and form not in (row.form, before.form) and _goes_on(last, part):
-                made[-1] = before, _joined(last, part)
-            else:
-                made.append((row, part))
+        goes_on = before is not None and row.form == before.form != form and row.role == "assistant"
+        if goes_on and _is_item(before):
+            answers[-1].append((row, _messages(neutral)[0]))
+        else:
+            answers += [[(row, part)] for part in ([neutral] if row.form == form else _messages(neutral))]
+        before = row
+    made = [message for answer in answers for message in _joined(answer)]
     clear = with_clear_ids(_CODEC, [neutral for _, neutral in made])
     shown, found = Counter[int](), list[Any]()
     for place, ((row, _), neutral) in enumerate(zip(made, clear, strict=True)):
@@ -105,16 +107,22 @@ def seen_by(form: str, rows: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
-def _goes_on(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    """Returns whether two messages are of one answer: its parts are items of OpenAI's Responses API."""
-    both = last["role"] == part["role"] == "assistant"
-    return both and (bool(last.get("tool_calls")) or says_nothing(last))
+def _is_item(row: Any) -> bool:
+    """Returns whether a row is an item of OpenAI's Responses API, whose answer goes on in the next one.
+
+    Chat messages are answers of their own: one whose call has no result must not take the next with it.
+    """
+    return row.role == "assistant" and bool(row.host) and read(row.neutral)["content"] == [read(row.host)]
 
 
-def _joined(last: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    content = [*blocks_of(last.get("content")), *blocks_of(part.get("content"))]
-    calls = [*(last.get("tool_calls") or ()), *(part.get("tool_calls") or ())]
-    return {**last, **part, "content": content, **({"tool_calls": calls} if calls else {})}
+def _joined(items: list[tuple[Any, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
+    """Returns the items of an answer that calls tools as one message, those of others as they are."""
+    parts = [part for _, part in items]
+    calls = [call for part in parts for call in part.get("tool_calls") or ()]
+    if len(items) == 1 or not calls:
+        return items
+    content = [block for part in parts for block in blocks_of(part.get("content"))]
+    return [(items[0][0], {**parts[0], **parts[-1], "content": content, "tool_calls": calls})]
 
 
 def _messages(neutral: dict[str, Any]) -> list[dict[str, Any]]:
@@ -152,8 +160,9 @@ def _is_call(block: Any) -> bool:
 
 def _call(block: Mapping[str, Any], reference: str) -> dict[str, Any]:
     given = next((block[key] for key in ARGUMENTS if block.get(key) is not None), _own_fields(block))
-    function = {"name": block.get("name") or kind_of(block), "arguments": given}
-    return {**({} if has_no_id(reference) else {"id": reference}), "type": "function", "function": function}
+    kind, field = ("custom", "input") if kind_of(block) == "custom_tool_call" else ("function", "arguments")
+    asked = {"name": block.get("name") or kind_of(block), field: given}
+    return {**({} if has_no_id(reference) else {"id": reference}), "type": kind, kind: asked}
 
 
 def _result(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,13 +111,18 @@ def _block_for_others(block: Any) -> Any:
 
 
 def _call_for_others(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a call with its arguments as a text: Ollama's are a dict, and LangChain's beside its name."""
+    """Returns a call with its arguments as a text: Ollama's are a dict, and LangChain's beside its name.
+
+    The free text that a custom tool of OpenAI's takes is one argument: others' clients send objects only.
+    """
     function = function_of(call)
     given = next((function[key] for key in ARGUMENTS if function.get(key) is not None), "{}")
+    is_custom = isinstance(call.get("custom"), Mapping) and isinstance(given, str)
+    given = {"input": given} if is_custom else given
     arguments = given if isinstance(given, str) else written(given)
     told = {"name": str(function.get("name") or ""), "arguments": arguments}
     named = {"id": str(call["id"])} if call.get("id") else {}
-    others = {key: held for key, held in call.items() if key != "id"}
+    others = {key: held for key, held in call.items() if key not in ("id", "custom")}
     return {**others, **named, "type": "function", "function": told}
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ..compression.pieces import is_cut
 from ..conversation.stored import AGAIN
 from ..conversation.timeline import Timeline
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list
+from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
 from ..segment import Scope
@@ -105,7 +107,10 @@ class StoredThread:
             return set() if head is None else set(rows_named(connection, head, list(ids)))
 
     def changed(self, given: Iterable[Any]) -> list[Any]:
-        """Returns the messages of `given` whose id is stored with other content; reads only their rows."""
+        """Returns the messages of `given` whose id is stored with other content; reads only their rows.
+
+        What a prompt showed of a stored message, shortened, is that message.
+        """
         named = {name: message for message in given if (name := self.form.codec.message_id(message))}
         with self.store.database.read() as connection:
             head = found(connection, self.scope, self.name)
@@ -113,8 +118,15 @@ class StoredThread:
         return [
             message
             for name, message in named.items()
-            if name in known and not is_same(known[name], self.form.row(message), self.form)
+            if name in known
+            and not is_same(known[name], self.form.row(message), self.form)
+            and not self._is_cut(message, self.form.message(known[name]))
         ]
+
+    def _is_cut(self, message: Any, stored: Any) -> bool:
+        mine, theirs = self.form.codec.to_dict(message), self.form.codec.to_dict(stored)
+        same = all(mine.get(key) == theirs.get(key) for key in ("role", "tool_calls", "tool_call_id"))
+        return same and is_cut(texts_of(mine.get("content")), texts_of(theirs.get("content")))
 
     def newest(self, max_tokens: int, counter: Any = "o200k_base") -> Iterator[Any]:
         """Yields messages from the newest on while they fit.

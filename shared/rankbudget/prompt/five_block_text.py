@@ -9,7 +9,7 @@ from typing import Any
 
 from .._drivers import drive
 from ..budget.token_budget import TokenBudget
-from ..conversation.summary import spoken_text
+from ..conversation.summary import SUMMARY_TITLE, spoken_text
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
 from ..errors import BudgetConfigError, check_list, named_options
@@ -22,8 +22,6 @@ from ..segment import Block, Provenance, Scope, Segment
 from .kinds import check_kinds
 from .request import PromptRequest
 from .stages import plan_steps
-
-_SUMMARY = "[Summary of earlier conversation"
 
 
 class BlockAssembler:
@@ -230,7 +228,7 @@ def _line(message: Mapping[str, Any]) -> str:
         return text.rstrip("\n") + "\n"
     if isinstance(message, _Summary):
         summary = text.partition("<summary>\n")[2].rpartition("\n</summary>")[0]
-        return f"{_SUMMARY}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
+        return f"{SUMMARY_TITLE}]:\n{one_turn(chr(10) + summary)[1:]}\n\n"
     return role_line(message["role"], spoken_text(message))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ..compression.pieces import is_made_of
 from ..messages.codec import Codec
 from ..messages.texts import content_text, replace_text, texts_of
 from .broken import LawBroken
@@ -26,11 +25,6 @@ __all__ = [
 ]
 
 _SYSTEM = ("system", "developer")
-_MARKS = re.compile(
-    r"\[\.\.\. [\d,]+ (?:line|part)s? \.\.\.\]|\.\.\. [\d,]+ more items? \.\.\.|\[\d+ chars\]"
-    r"|^\d+ more keys$|^omitted$|\.\.\."
-)
-"""What a shortened text says where something is missing."""
 
 
 def align(
@@ -118,46 +112,8 @@ def _is_cut_of(message: Any, source: Any, codec: Codec) -> bool:
         return False
     parts, sources = texts_of(mine_content), texts_of(theirs_content)
     if len(parts) == len(sources):
-        return all(map(_is_made_of, parts, sources))
-    return _is_made_of(text, whole)
-
-
-def _is_made_of(text: str, whole: str) -> bool:
-    """Returns whether a text is only pieces of another one, in order, and marks for what is missing."""
-    mine, theirs = _leaves(text), _leaves(whole)
-    if mine is None or theirs is None:
-        mine, theirs = [text], [whole]
-    source, at = "\n".join(theirs), 0
-    for piece in [piece.strip() for leaf in mine for piece in _MARKS.split(leaf)]:
-        found = source.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return True
-
-
-def _leaves(text: str) -> list[str] | None:
-    """Returns the keys, texts and numbers of JSON, of one value or one a line; None for any other text."""
-    for values in ([text], [line for line in text.splitlines() if line.strip()]):
-        try:
-            read = [json.loads(value, parse_int=str, parse_float=str) for value in values]
-        except (ValueError, RecursionError):
-            continue
-        if read and all(isinstance(value, (dict, list)) for value in read):
-            return [leaf for value in read for leaf in _leaves_of(value)]
-    return None
-
-
-def _leaves_of(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _leaves_of(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves_of(item)
-    else:
-        yield str(value)
+        return all(map(is_made_of, parts, sources))
+    return is_made_of(text, whole)
 
 
 def _atoms(content: Any) -> list[Any]:
