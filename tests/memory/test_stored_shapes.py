@@ -133,7 +133,7 @@ def test_what_is_taken_is_read_by_every_host(odd: list[Any]) -> None:
         ({"function": {"name": "f", "arguments": {"a": 1}}}, {"a": 1}),  # Ollama
         ({"name": "f", "args": {"a": 1}, "type": "tool_call"}, {"a": 1}),  # LangChain
         ({"function": {"name": "f"}}, {}),
-        ({"type": "custom", "custom": {"name": "f", "input": "go"}}, "go"),  # OpenAI
+        ({"type": "custom", "custom": {"name": "f", "input": "go"}}, {"input": "go"}),  # OpenAI
         ({"function": {"name": "f", "arguments": "[1]"}}, "[1]"),
     ],
 )

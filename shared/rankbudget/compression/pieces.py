@@ -12,6 +12,8 @@ MARKS = re.compile(
     r"|^\d+ more keys$|^omitted$|\.\.\."
 )
 """What a shortened text says where something is missing."""
+SHORT = 200
+"""Characters of a text in which "..." is what its writer put there: shorter ones are hardly ever cut."""
 
 
 def is_cut(texts: Sequence[str], wholes: Sequence[str]) -> bool:
@@ -29,7 +31,7 @@ def _is_left_of(text: str, whole: str) -> bool:
     if len(text) >= len(whole):
         return False
     parts = MARKS.split(text)
-    if len(parts) > 1 and any(part.strip() for part in parts):
+    if len(parts) > 1 and len(whole) >= SHORT and any(part.strip() for part in parts):
         return is_made_of(text, whole)
     leaves = _leaves(text)
     return bool(leaves) and leaves == _leaves(whole)
