@@ -1,4 +1,4 @@
-"""Which part of a conversation stays when there is a question to serve: the last few, then what is relevant."""
+"""What stays of a conversation when there is a question to serve: the last few, then what is relevant."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     newest = turns[0]
     # The tool batch that the model has not answered yet; without a question, the last thing said.
     stay = [newest.question, *timeline.pending_step(newest)] if newest.question else newest.core()
+    stay = [] if timeline.ended else stay  # the question is not among the messages
     left = room - timeline.cost(stay)
     if left < 0:
         return None
@@ -47,7 +48,8 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     query = timeline.thread.query or ""
     if any(unit.stop - unit.start > 1 for unit in units):
         # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
-        named = KeywordScorer().score(query, segments) if len(stay) == 1 and is_asked(query) else []
+        asks = is_asked(query) and not timeline.pending_step(newest)
+        named = KeywordScorer().score(query, segments) if asks else []
         answers = _order(query, segments, others)[:1] if max(named, default=0) > NAMED else []
         answers = [n for n in answers if named[others.index(n)] > NAMED]
         return keep_steps(timeline, turns, stay, left, _links(answers, questions))
