@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -44,6 +45,13 @@ def as_messages(given: Any) -> list[BaseMessage]:
         else:
             kept = [m for m in kept if m.id != message.id]
     return kept
+
+
+def last_question(messages: Sequence[Any] | None, question: BaseMessage | None = None) -> str | None:
+    """Returns the text of the question, or of the last message of a user; None without any."""
+    asked = [] if question is None else [question]
+    newest_first = chain(asked, (m for one in reversed(messages or ()) for m in as_messages([one])))
+    return next((m.text for m in newest_first if CODEC.role(m) == "user" and m.text.strip()), None)
 
 
 def as_tools(tools: Any) -> list[dict[str, Any]] | None:

@@ -177,8 +177,8 @@ def _names_kinds(value: Any) -> bool:
 
 _MESSAGE_TYPES = ("human", "ai", "system", "tool", "function", "chat", "developer", "remove")
 _SWITCHES = (
-    *("allow_partial", "compress", "dedup", "double_braces", "include_system", "persist", "results_next"),
-    *("retry", "return_docs", "return_messages", "strict"),
+    *("allow_partial", "by_question", "compress", "dedup", "double_braces", "include_system", "persist"),
+    *("results_next", "retry", "return_docs", "return_messages", "strict"),
 )
 _KEYS = ("history_key", "documents_key", "examples_key", "memory_key", "question_key")
 _EMBEDS = ("embed_documents", "embed", "get_text_embedding_batch", "score", "__call__")

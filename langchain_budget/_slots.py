@@ -33,7 +33,7 @@ from rankbudget.adapters import (
 from rankbudget.errors import BudgetConfigError, BudgetExceededError, misspelt
 
 from ._codec import CODEC
-from ._convert import as_messages, document_text, example_text, from_segment, to_segments
+from ._convert import as_messages, document_text, example_text, from_segment, last_question, to_segments
 from ._counters import model_name
 from ._limits import LimitSettings, planned
 from ._placeholders import (
@@ -74,6 +74,7 @@ class SlotSettings(LimitSettings):
 
     tools: Any = None
     cut: Literal["fill", "stable"] = "fill"
+    by_question: bool = False
     summarizer: Any = None
     summary_timeout: float | None = SUMMARY_TIMEOUT
     scorer: Any = None
@@ -99,14 +100,16 @@ class SlotSettings(LimitSettings):
         if len({*self._keys.values()}) != len(self._keys):
             msg = f"each slot must have a key of its own (got {', '.join(self._keys.values())})."
             raise BudgetConfigError(msg)
+        if self.by_question and (self.session is not None or self.cut == "stable"):
+            msg = 'by_question must be False with a session or cut="stable", which cut by age (got True).'
+            raise BudgetConfigError(msg)
         limits = self._limits
         measure = limits.measure or CodecMeasure(limits.codec, limits.counter, limits.tools)
         own = {"scorer": self.scorer, "cut": self.cut, "strict": self.strict, "measure": measure}
         self._fields = {**limits.fields(), **own, "shown": shown_by(self.document_prompt)}
-        if self.min_exchanges is not None:
-            self._fields["min_exchanges"] = self.min_exchanges
-        if self.last_turns is not None:
-            self._fields["last_turns"] = self.last_turns
+        for name in ("min_exchanges", "last_turns"):
+            if getattr(self, name) is not None:
+                self._fields[name] = getattr(self, name)
 
     def _keys_in(self, names: Iterable[str]) -> dict[str, str]:
         """Returns the keys among `names` by slot; aliases are read where the usual key is missing."""
@@ -138,7 +141,6 @@ class SlotSettings(LimitSettings):
         question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
         messages = listed(value.get(history := found.pop("history", None)))
-
         warnings += unasked(value.get(found.get("knowledge")), messages, question or self.session)
 
         def fitted(kept: Mapping[str, Fit], kept_history: Sequence[Any]) -> dict[str, Any]:
@@ -158,6 +160,7 @@ class SlotSettings(LimitSettings):
             blocks=self._blocks(found, value),
             question=question if "query" in keys else None,
             question_text=question.text if question is not None else "",
+            query=last_question(messages, question) if self.by_question else None,
             sources=getattr(self.session, "sources", frozenset[str]()).union(keys) - {"query"},
             covers=covered(found, history, show),
         )

@@ -15,7 +15,7 @@ from typing_extensions import override
 from rankbudget.adapters import PromptRequest, Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError
 
-from ._convert import as_messages
+from ._convert import as_messages, last_question
 from ._limits import planned
 from ._slots import SlotSettings, Trimmed, names_in, render_prompt, reported
 
@@ -39,6 +39,8 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         tools: what is bound to the model later in the chain; None takes what `model` itself has bound.
         report_key: key under which the report is returned.
         cut: "fill" keeps as much as fits; "stable" moves the start rarely, for prompt caches.
+        by_question: older messages are chosen by what the question asks, and shortened around it, instead of
+            by age; for cut="fill" without a session.
         summarizer: summarizes dropped history: a model, a chain, or a callable `(text, max_tokens) -> str`.
         summary_timeout: seconds one summary may take; None for no timeout.
         scorer: ranks documents, examples and memories; None takes the core's default.
@@ -132,7 +134,10 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
         messages = value if isinstance(value, list) else as_messages(value)
         if prompt is None:
             sources = getattr(self.session, "sources", frozenset[str]()) | {"history"}
-            request = PromptRequest(**self._fields, history=messages, sources=sources, covers="history")
+            query = last_question(messages) if self.by_question else None
+            request = PromptRequest(
+                **self._fields, history=messages, query=query, sources=sources, covers="history"
+            )
             plan = yield from planned(request, self.session)
             kept = list(plan.history)
             text = "\n".join([m.text for m in kept])

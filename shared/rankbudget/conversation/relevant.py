@@ -1,20 +1,29 @@
-"""Which part of a conversation stays when there is a question to serve: the newest, then what is relevant."""
+"""What stays of a conversation when there is a question to serve: the last few, then what is relevant."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from ..relevance.asking import is_asked
+from ..relevance.lexical import KeywordScorer
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
+from .capping import shortened
 from .coverage import Piece, take
+from .older import lengthen
 from .selection import Selection, fill
-from .steps import keep_steps, texts_of, units_of
+from .steps import keep_steps, take_answers, texts_of, units_of
 from .timeline import Timeline
 
 LOOKS_BACK = 2_000
 """Turns that are read; older ones are dropped."""
 NEWEST = 0.5
 """Share of the free room for the newest messages."""
+NAMED = 0.5
+"""Share of the different words of a question above which what holds them may answer it, beside tool steps."""
+ANSWERS = 3
+"""Units that serve the query best: they come before all but the last few, shortened where they must."""
 
 
 def relevant(timeline: Timeline, room: int) -> Selection | None:
@@ -28,16 +37,48 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     newest = turns[0]
     # The tool batch that the model has not answered yet; without a question, the last thing said.
     stay = [newest.question, *timeline.pending_step(newest)] if newest.question else newest.core()
+    stay = [] if timeline.ended else stay  # the question is not among the messages
     left = room - timeline.cost(stay)
     if left < 0:
         return None
-    if any(unit.stop - unit.start > 1 for turn in turns for unit in turn.body):
-        return keep_steps(timeline, turns, stay, left)
     units, questions = units_of(turns)
-    pieces = [Piece(timeline.tokens_of(unit), needs=n) for unit, n in zip(units, questions, strict=True)]
     taken = [n for n, unit in enumerate(units) if unit in stay]
-    left -= take(pieces, taken, range(len(units) - 1, -1, -1), int(left * NEWEST), skip=False)
-    segments = [Segment(id=str(n), text="\n".join(texts_of(timeline, unit))) for n, unit in enumerate(units)]
-    scores = TurnScorer().score(timeline.thread.query or "", segments)
-    left -= take(pieces, taken, sorted(range(len(units)), key=lambda n: (-scores[n], -n)), left)
-    return Selection([units[n] for n in taken], room - left)
+    others = [n for n in range(len(units)) if n not in taken]  # the question is the most like itself
+    segments = [Segment(id=str(n), text="\n".join(texts_of(timeline, units[n]))) for n in others]
+    query = timeline.thread.query or ""
+    if any(unit.stop - unit.start > 1 for unit in units):
+        # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
+        asks = is_asked(query) and not timeline.pending_step(newest)
+        named = KeywordScorer().score(query, segments) if asks else []
+        answers = _order(query, segments, others)[:1] if max(named, default=0) > NAMED else []
+        answers = [n for n in answers if named[others.index(n)] > NAMED]
+        return keep_steps(timeline, turns, stay, left, _links(answers, questions))
+    order = _order(query, segments, others)
+    best = _links(order[:ANSWERS], questions)
+    pieces = [Piece(timeline.tokens_of(unit), needs=n) for unit, n in zip(units, questions, strict=True)]
+    last = sum([len(turn.units) for turn in turns[: timeline.thread.min_exchanges]])
+    newest_first, newer = range(len(units) - 1, -1, -1), int(left * NEWEST)
+    few = take(pieces, taken, newest_first[:last], newer, skip=False)
+    caps, left = take_answers(timeline, units, best, taken, left - few)
+    left -= take(pieces, taken, newest_first, min(left, newer - few), skip=False)
+    left -= take(pieces, taken, order, left)
+    lengthen(timeline, [[units[n] for n in link] for link in best], caps, left)
+    kept, edits = [units[n] for n in taken], shortened(timeline, caps)
+    return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def _order(query: str, segments: Sequence[Segment], units: Sequence[int]) -> list[int]:
+    """Returns units by what serves the query, of equal ones the newest first."""
+    scores = TurnScorer().score(query, segments)
+    return [n for _, n in sorted(zip(scores, units, strict=True), reverse=True)]
+
+
+def _links(order: Iterable[int], questions: Sequence[int | None]) -> list[list[int]]:
+    """Returns units in order, each behind its question; a question is followed by its answer."""
+    answers = {asked: n for n, asked in enumerate(questions) if asked is not None}
+    found: list[list[int]] = []
+    for n in order:
+        found.append([m for m in (questions[n], n) if m is not None])
+        if n in answers:
+            found.append([n, answers[n]])
+    return found

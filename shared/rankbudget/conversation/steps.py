@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..messages.texts import content_text
@@ -20,11 +20,18 @@ ASKED_STEPS, FEW_STEPS = 0.5, 3
 """Share of the free room for steps with a number of the query; how many steps may have it."""
 RESULT_TOKENS = 32
 """What a result of an older step is shortened to while the whole of it has no room."""
+ANSWER_TOKENS = 128
+"""What an answer that has no room whole is shortened to where half of the room is less."""
 _LONG = 2 * RESULT_TOKENS
 
 
-def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int) -> Selection:
-    """Keeps the units that `stay`, and what else of the turns fits the room, some with shortened results."""
+def keep_steps(
+    timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int, best: Sequence[Sequence[int]]
+) -> Selection:
+    """Keeps the units that `stay`, and what else of the turns fits the room, some with shortened results.
+
+    The `best` come before all that is newer than they, apart from the newest steps.
+    """
     units, questions = units_of(turns)
     taken = [n for n, unit in enumerate(units) if unit in stay]
     copies = _short_results(timeline, [unit for unit in units if unit not in stay], room)
@@ -32,7 +39,12 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
     pieces = _pieces(timeline, units, questions, copies, values)
     asked = _asked_for(timeline.thread.query or "", values, pieces, len(units))
     room -= take(pieces, taken, [n for n in asked if n not in taken], int(room * ASKED_STEPS))
-    room -= take(pieces, taken, range(len(units) - 1, -1, -1), int(room * NEWEST_STEPS), skip=False)
+    newer, before = int(room * NEWEST_STEPS), len(taken)
+    answers, left = take_answers(timeline, units, best, taken, room - newer)
+    rest = {piece.needs: n for n, piece in enumerate(pieces) if n >= len(units)}
+    taken += [rest[n] for n in taken[before:] if n in rest]  # nothing of them is chosen later
+    room = left + newer
+    room -= take(pieces, taken, range(len(units) - 1, -1, -1), newer, skip=False)
     chosen = cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
     room -= sum([pieces[n].price for n in chosen])
     taken += chosen
@@ -47,9 +59,39 @@ def keep_steps(timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], 
         kept += more
         caps.update(cut)
         room = 0
-    lengthen(timeline, [[unit] for unit in short], caps, room)
+    caps.update(answers)
+    links = [*([units[n] for n in link] for link in best), *([unit] for unit in short)]
+    lengthen(timeline, links, caps, room)
     edits = shortened(timeline, caps)
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def take_answers(
+    timeline: Timeline,
+    units: Sequence[Unit],
+    links: Iterable[Sequence[int]],
+    taken: list[int],
+    room: int,
+) -> tuple[dict[int, int], int]:
+    """Adds units to those `taken`, whole or shortened; returns the caps of the texts, and the room left.
+
+    What does not fit whole has half of the room, so that the next ones have some where the first says little,
+    or `ANSWER_TOKENS` where that is more.
+    """
+    caps: dict[int, int] = {}
+    for link in links:
+        added = [n for n in link if n not in taken]
+        parts = [units[n] for n in added]
+        if timeline.cost(parts) > room:
+            texts = [i for unit in parts for i in unit.positions()]
+            most = max(room // 2, min(room, ANSWER_TOKENS))
+            cut = cap_units(timeline, parts, most, at=dict.fromkeys(texts, VERY_LEAST))
+            if cut is None or timeline.thread.message_cap is None:
+                continue
+            caps.update(cut)
+        room -= timeline.cost(parts, shortened(timeline, caps))
+        taken += added
+    return caps, room
 
 
 def _asked_for(query: str, values: Mapping[str, Value], pieces: Sequence[Piece], size: int) -> list[int]:

@@ -36,6 +36,11 @@ def own_questions(text: str) -> list[str]:
     return [sentences[i] for i in places if len(sentences[i]) <= _LONGEST]
 
 
+def is_asked(query: str) -> bool:
+    """Returns whether most of a text asks, as "Yes, please book it. How long is it?" does not."""
+    return 2 * sum([len(one) for one in split_sentences(query) if _asks(one)]) > len(query)
+
+
 def queries_of(query: str) -> tuple[str, ...]:
     """Returns what is asked: a question; where something is pasted, first the question by itself, then all.
 
