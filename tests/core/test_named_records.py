@@ -66,6 +66,20 @@ FORMS = {
     "page": form("<h3>{}</h3><ul>", "<li>{key}: {value}</li>", "</ul>"),
     "wrapped text": form("{} began in May. It is\nin use.", " The {key}\nis {value}.", "\n\n"),
     "parts": form("{}:\n", "  {key}: {value}\n  facts:\n    {key}: high\n"),
+    "manifests": form("---\nkind: App\nmetadata:\n  name: {}\nspec:\n  on: true\n", "  {key}: {value}\n"),
+    "manifests between": form(
+        "kind: App\nmetadata:\n  name: {}\nspec:\n", "  - facts:\n      {key}: {value}\n", "---\n"
+    ),
+    "tables": form('[[place]]\nname = "{}"\n\n[place.facts]\n', "{key} = {value}\n", "\n"),
+    "wiki": form("== {} ==\nIt began in May.\n\n=== Facts ===\n", "The {key} is {value}.\n\n"),
+    "latex": form("\\section{{{}}}\nIt is in use.\n\n", "The {key} is {value}.\n\n"),
+    "tickets": form("Ticket {}\n\nStatus: open\n\n", "The {key} is {value}.\n\n"),
+    "tickets between rules": form("Ticket {}\n\nStatus: open\n\n", "{key}: {value}\n\n", "---\n\n"),
+    "sheets": form("Pump {}\n\nData sheet\n\n", "The {key} is {value}.\n\n"),
+    "sheets between rules": form("Pumpe {}\n\nDatenblatt\n\n", "Der {key} ist {value}.\n\n", "* * *\n\n"),
+    "tight rules": form("Ticket {}\nStatus: open\n", "The {key} is {value}.\n", "=" * 30 + "\n"),
+    "tight signs": form("Ticket {}\nStatus: open\n\n", "{key}: {value}\n\n", "+++\n"),
+    "pages": form("Pump {}\n\nData sheet\n\n", "The {key} is {value}.\n\n", "\f"),
 }
 FLAT = "tight ini", "named text", "text"
 """Forms without a mark of where a record begins: there a name of three words is seen as a field of two."""
