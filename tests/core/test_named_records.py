@@ -133,6 +133,22 @@ def test_the_record_asked_for_stays_and_no_value_stands_under_another_name(
         assert max(chosen, key=lambda one: above.rfind(one.casefold())) == owners[int(number.group())]
 
 
+@pytest.mark.parametrize("kinds", [("App", "App", "Job", "App", "Map"), ("App",) * 5])
+def test_a_rare_kind_is_not_taken_for_the_name_of_a_manifest(kinds: Sequence[str]) -> None:
+    """A value stands below the name of its record, whatever of its kind there is."""
+    records = [
+        f"kind: {kind}\nmetadata:\n  name: {name}\nspec:\n  port: {i}1\n  size: {i}2\n"
+        for i, (kind, name) in enumerate(zip(kinds, ONE, strict=False), start=10)
+    ]
+    text = "---\n".join(records)
+    for limit in range(30, COUNTER.count(text)):
+        shown = fit_documents([text], max_tokens=limit, query=f"The port of {ONE[2]}?", counter=COUNTER).text
+        assert "port: 121" in shown
+        for port in re.finditer(r"(?:port|size): (\d\d)\d", shown):
+            above = shown[: port.start()]
+            assert max(ONE, key=above.rfind) == ONE[int(port[1]) - 10]
+
+
 class Language(NamedTuple):
     """Names, what is said of all alike, fields with their sentence, and how values and texts are written."""
 

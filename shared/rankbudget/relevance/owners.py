@@ -196,16 +196,23 @@ def _give_names(pieces: Sequence[str], shapes: Sequence[str], owners: list[int])
         said.setdefault(shape, set()).add(piece.strip())
     told = {shape: len(texts) for shape, texts in said.items() if shape}
     same = Counter((owners[i], pieces[i].strip()) for i in below if i != NONE)
-    unnamed = [i for i in below if i != NONE and same[owners[i], pieces[i].strip()] > 1]
-    for i in unnamed:
+    again = {i for i in below if i != NONE and same[owners[i], pieces[i].strip()] > 1}
+    alike = {(owners[i], shapes[i]) for i in again if shapes[i]}  # "kind: Service" beside two of another kind
+    for i in [i for i in below if i in again or (owners[i], shapes[i]) in alike]:
         near = [j for j in range(i + 1, min(i + 1 + _NEAR, len(pieces))) if i in _above(owners, j)]
-        keys = {j: told.get(shapes[j], 0) for j in near}
-        least = _NEARLY * max(keys.values(), default=0)
-        naming = (j for j, n in keys.items() if n and (n == uses[shapes[j]] or n >= least))
-        name = next(naming, below[i][0])
-        for j in below[i]:
-            if j > name:
+        name = _naming(near, shapes, uses, told) or below[i][0]
+        if i in again or told[shapes[i]] < _NEARLY * told.get(shapes[name], 0):
+            for j in filter(name.__lt__, below[i]):
                 owners[j] = name
+
+
+def _naming(
+    near: Sequence[int], shapes: Sequence[str], uses: Mapping[str, int], told: Mapping[str, int]
+) -> int | None:
+    """Returns the first line whose key has no value twice, or nearly as many values as any other."""
+    keys = {j: told[shapes[j]] for j in near if shapes[j]}
+    least = _NEARLY * max(keys.values(), default=0)
+    return next((j for j, n in keys.items() if n == uses[shapes[j]] or n >= least), None)
 
 
 def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
