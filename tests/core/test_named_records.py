@@ -66,6 +66,20 @@ FORMS = {
     "page": form("<h3>{}</h3><ul>", "<li>{key}: {value}</li>", "</ul>"),
     "wrapped text": form("{} began in May. It is\nin use.", " The {key}\nis {value}.", "\n\n"),
     "parts": form("{}:\n", "  {key}: {value}\n  facts:\n    {key}: high\n"),
+    "manifests": form("---\nkind: App\nmetadata:\n  name: {}\nspec:\n  on: true\n", "  {key}: {value}\n"),
+    "manifests between": form(
+        "kind: App\nmetadata:\n  name: {}\nspec:\n", "  - facts:\n      {key}: {value}\n", "---\n"
+    ),
+    "tables": form('[[place]]\nname = "{}"\n\n[place.facts]\n', "{key} = {value}\n", "\n"),
+    "wiki": form("== {} ==\nIt began in May.\n\n=== Facts ===\n", "The {key} is {value}.\n\n"),
+    "latex": form("\\section{{{}}}\nIt is in use.\n\n", "The {key} is {value}.\n\n"),
+    "tickets": form("Ticket {}\n\nStatus: open\n\n", "The {key} is {value}.\n\n"),
+    "tickets between rules": form("Ticket {}\n\nStatus: open\n\n", "{key}: {value}\n\n", "---\n\n"),
+    "sheets": form("Pump {}\n\nData sheet\n\n", "The {key} is {value}.\n\n"),
+    "sheets between rules": form("Pumpe {}\n\nDatenblatt\n\n", "Der {key} ist {value}.\n\n", "* * *\n\n"),
+    "tight rules": form("Ticket {}\nStatus: open\n", "The {key} is {value}.\n", "=" * 30 + "\n"),
+    "tight signs": form("Ticket {}\nStatus: open\n\n", "{key}: {value}\n\n", "+++\n"),
+    "pages": form("Pump {}\n\nData sheet\n\n", "The {key} is {value}.\n\n", "\f"),
 }
 FLAT = "tight ini", "named text", "text"
 """Forms without a mark of where a record begins: there a name of three words is seen as a field of two."""
@@ -117,6 +131,22 @@ def test_the_record_asked_for_stays_and_no_value_stands_under_another_name(
     for number in re.finditer(r"\d{5}", shown):
         above = shown[: number.start()].casefold()
         assert max(chosen, key=lambda one: above.rfind(one.casefold())) == owners[int(number.group())]
+
+
+@pytest.mark.parametrize("kinds", [("App", "App", "Job", "App", "Map"), ("App",) * 5])
+def test_a_rare_kind_is_not_taken_for_the_name_of_a_manifest(kinds: Sequence[str]) -> None:
+    """A value stands below the name of its record, whatever of its kind there is."""
+    records = [
+        f"kind: {kind}\nmetadata:\n  name: {name}\nspec:\n  port: {i}1\n  size: {i}2\n"
+        for i, (kind, name) in enumerate(zip(kinds, ONE, strict=False), start=10)
+    ]
+    text = "---\n".join(records)
+    for limit in range(30, COUNTER.count(text)):
+        shown = fit_documents([text], max_tokens=limit, query=f"The port of {ONE[2]}?", counter=COUNTER).text
+        assert "port: 121" in shown
+        for port in re.finditer(r"(?:port|size): (\d\d)\d", shown):
+            above = shown[: port.start()]
+            assert max(ONE, key=above.rfind) == ONE[int(port[1]) - 10]
 
 
 class Language(NamedTuple):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_DEPTH = re.compile(r"(#{1,6})\s|(?:</\w+>\s?)*<h([1-6])\b", re.IGNORECASE)
+_DEPTH = re.compile(
+    r"(#{1,6})\s|(={2,6})[^=].*\2\s*\Z|\\(?:sub){0,2}section\b|(?:</\w+>\s?)*<h([1-6])\b", re.IGNORECASE
+)
+"""Headings of Markdown, MediaWiki, LaTeX and HTML."""
+_RULE = re.compile(r"([-=*_#+])(?: ?\1){2,}\s*")
 _UNDERLINE = re.compile(r"([=~^*+\"'`-])\1{2,}\s*")
 _STYLES = {
     "bold": re.compile(r"(\*\*|__)(?!\s)[^*_]+\1:?"),
@@ -16,6 +20,8 @@ _STYLES = {
         r"|chapitre|titre|annex|appendix|step|schritt)\b\.?)\s*(?:\d|[ivx]+\b).*",
         re.IGNORECASE,
     ),
+    "table": re.compile(r"\[[^\W\d][\w-]*\]|\[\[[^\W\d][\w-]*\]\]"),
+    "inner table": re.compile(r"\[{1,2}[^\W\d][\w-]*(?:\.[\w-]+)+\]{1,2}"),
 }
 """Lines that are headings wherever they stand."""
 _CLAUSE = re.compile(r"\d{1,3}(?:\.\d{1,2}){0,3}[.)]?\s+[^\W\d].*")
@@ -28,7 +34,7 @@ _RECURS, _HEADER_LINES = 3, 6
 _COLUMNS, _CELLS = re.compile(r"\S(\s{2,})(?=\S)"), re.compile(r"[^\s,;|]+")
 _LEAST_ROWS, _MOST_ROWS = 3, 0.75
 """Rows that a table has at least, and the share of them that has the form of its head."""
-_OTHER = 10
+OTHER = 10
 """Styles without a depth of their own are deeper than those with one, in the order of their first use."""
 
 
@@ -47,30 +53,60 @@ def headings_of(pieces: Sequence[str]) -> list[Heading]:
     The order in which styles are used first tells which is under which, as in reStructuredText.
     """
     order: dict[str, int] = {}
-    found = []
-    recurring = _recurring(pieces)
+    marked = list(_marked(pieces))
+    styles = _with_repeated(pieces, marked)
+    return [
+        Heading(i, stop, style if isinstance(style, int) else order.setdefault(style, OTHER + len(order)))
+        for (i, stop, _), style in zip(marked, styles, strict=True)
+        if style
+    ]
+
+
+def _marked(pieces: Sequence[str]) -> Iterator[tuple[int, int, int | str]]:
+    """Yields the lines of each heading, and its depth or its style."""
+    recurring, rules = _recurring(pieces), rules_of(pieces)
     rows = {i for table in ruled_tables(pieces) for i in table}
     for i, piece in enumerate(pieces):
-        line, begins = piece.strip("\r\n"), not i or is_gap(pieces, i - 1)
+        line, begins = piece.strip("\r\n\f"), not i or is_gap(pieces, i - 1)
         if i in rows or not _may_be_heading(pieces, i):
             continue
         depth = _DEPTH.match(line)
         if depth:
-            found.append(Heading(i, i + 1, len(depth[1] or "") or int(depth[2])))
+            yield i, i + 1, int(depth[3] or 0) or len(depth[1] or depth[2] or "") or depth[0].count("s")
         elif begins and _mask(line) in recurring and (stop := _header_end(pieces, i)):
-            header = (
-                f"header {_mask(line)}"  # a record's text may look like a header, too, and is under its own
-            )
-            found.append(Heading(i, stop, order.setdefault(header, _OTHER + len(order))))
-        elif style := _style(pieces, i, line.rstrip(), begins=begins):
-            found.append(Heading(i, i + 1, order.setdefault(style, _OTHER + len(order))))
-    return found
+            yield i, stop, f"header {_mask(line)}"  # a record's text may look like one, and is under its own
+        elif style := _style(pieces, i, line.rstrip(), begins=begins, underlined=i + 1 not in rules):
+            yield i, i + 1, style
+
+
+def _with_repeated(pieces: Sequence[str], marked: Sequence[tuple[int, int, int | str]]) -> list[int | str]:
+    """Returns the styles with that of titles that records have in common, as "Data sheet" or "Status: new".
+
+    A field that mostly comes right behind a heading is none: its style is "".
+    """
+    styles = [style for *_, style in marked]
+    labels = [_label(pieces[i]) if style in {"title", "capitals"} else "" for i, _, style in marked]
+    times = Counter(labels)
+    behind = Counter(labels[n] for n in range(1, len(marked)) if marked[n - 1][1] == marked[n][0])
+    for n, label in enumerate(labels):
+        if label and times[label] > 1:
+            is_field = label.endswith(":")
+            styles[n] = f"title {label if is_field else ''}"
+            if is_field and 2 * behind[label] > times[label]:
+                styles[n] = ""
+    return styles
+
+
+def _label(line: str) -> str:
+    """Returns the key of a field with its colon; another line as it is."""
+    found = _FIELD.match(line)
+    return found[0].rstrip() if found else line.strip()
 
 
 def _may_be_heading(pieces: Sequence[str], i: int) -> bool:
     """Returns whether a piece is a line of its own that is not indented."""
     alone = (not i or ends_line(pieces[i - 1])) and ends_line(pieces[i])
-    line = pieces[i].strip("\r\n")
+    line = pieces[i].strip("\r\n\f")
     return alone and bool(line.strip()) and not line[0].isspace()
 
 
@@ -80,19 +116,19 @@ def ends_line(piece: str) -> bool:
 
 
 def is_gap(pieces: Sequence[str], i: int) -> bool:
-    """Returns whether a blank line, or the end of the text, is behind a line or sentence."""
+    """Returns whether a blank line, a new page or the end of the text is behind a line or sentence."""
     if i + 1 >= len(pieces) or not pieces[i].strip() or not pieces[i + 1].strip():
         return True
     own, following = pieces[i], pieces[i + 1]
-    ends = own[len(own.rstrip()) :].count("\n")
-    return ends + following[: len(following) - len(following.lstrip())].count("\n") > 1
+    between = own[len(own.rstrip()) :] + following[: len(following) - len(following.lstrip())]
+    return between.count("\n") > 1 or "\f" in between
 
 
-def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool) -> str:
+def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool, underlined: bool) -> str:
     """Returns the style of a heading that is one line without a mark of its depth; "" for any other line."""
     if len(line) > _LONGEST_HEADING or not any(map(str.isalnum, line)):
         return ""
-    if rule := _rule_below(pieces, i):
+    if underlined and (rule := _rule_below(pieces, i)):
         return rule
     for name, form in _STYLES.items():
         if form.fullmatch(line):
@@ -110,6 +146,28 @@ def _rule_below(pieces: Sequence[str], i: int) -> str:
     """Returns the sign of the rule that underlines a line; "" where none does."""
     rule, line = None if is_gap(pieces, i) else _UNDERLINE.fullmatch(pieces[i + 1]), pieces[i].rstrip()
     return rule[1] if rule and 2 * len(rule[0].strip()) >= len(line) and not _FIELD.match(line) else ""
+
+
+def rules_of(pieces: Sequence[str]) -> set[int]:
+    """Returns the rules that part records, as "---": they come several times, and underline no title."""
+    lines = {i: piece.strip() for i, piece in enumerate(pieces) if _RULE.fullmatch(piece)}
+    found = [i for i in lines if not _is_of_title(pieces, lines, i)]
+    # Without a blank line before a title, only its length tells that a rule underlines it.
+    sure = [
+        i
+        for i in found
+        if not i or is_gap(pieces, i - 1) or abs(len(pieces[i - 1].strip()) - len(lines[i])) > 1
+    ]
+    times = Counter([lines[i] for i in sure])
+    return {i for i in found if times[lines[i]] > 1}
+
+
+def _is_of_title(pieces: Sequence[str], rules: Mapping[int, str], i: int) -> bool:
+    """Returns whether a rule is below the first line of a paragraph, as below a title, or above such a line."""
+    if not i or is_gap(pieces, i - 1):
+        return rules.get(i + 2) == rules[i] and not is_gap(pieces, i)
+    begins = i == 1 or i - 2 in rules or is_gap(pieces, i - 2)
+    return begins and pieces[i - 1].rstrip()[-1] not in _STOPS and bool(_rule_below(pieces, i - 1))
 
 
 def ruled_tables(pieces: Sequence[str]) -> list[range]:

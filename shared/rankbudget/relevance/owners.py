@@ -10,7 +10,7 @@ from itertools import chain, takewhile
 
 import regex
 
-from .outline import ends_line, headings_of, is_gap
+from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of
 from .words import raw_words
 
 NONE = -1
@@ -35,6 +35,8 @@ _ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
 _FEWEST = 4
 """Pieces of two records."""
+_NEAR = 8
+"""Pieces behind the start of a record among which the one is that names it."""
 _FEW = 3
 """One in so many records may be named by a question."""
 _NEARLY = 0.8
@@ -62,22 +64,25 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
 
 
 def _owners(pieces: Sequence[str], shapes: Sequence[str]) -> list[int]:
-    owners = _outline(pieces)
+    rules = rules_of(pieces)
+    owners = _outline(pieces, rules)
     below = _children(owners)
     plain = ["" if i in below else shape for i, shape in enumerate(shapes)]
     for run in below.values():
         gaps = {i for i in run if i == run[0] or is_gap(pieces, i - 1)}
+        behind = {i for i in run if i == run[0] or i - 1 in rules}
         for starts, share in (
+            *([(behind, _ALIKE)] if len(behind) > 1 else ()),
             (gaps, _ALIKE),
             ({i for i in run if i == run[0] or ends_line(pieces[i - 1])}, _ALIKE),
             *[(starts, _IN_TURN) for starts in _in_turn(pieces, plain, run)],
         ):
-            parted = list(_parted(run, starts, gaps))
+            parted = list(_parted(run, starts, rules if starts is behind else gaps))
             if _alike(parted, shapes, share):
                 for i, start in parted:
                     owners[i] = start
                 break
-    _give_names(pieces, owners)
+    _give_names(pieces, shapes, owners)
     return _needed(owners, shapes)
 
 
@@ -112,8 +117,11 @@ def _run(shape: str) -> str:
     return found[0] if found and len(raw_words(found[0])) > found[0].count(" ") + 1 else ""
 
 
-def _outline(pieces: Sequence[str]) -> list[int]:
-    """Returns the heading that each piece is under, or the line that it is indented below."""
+def _outline(pieces: Sequence[str], rules: Container[int]) -> list[int]:
+    """Returns the heading that each piece is under, or the line that it is indented below.
+
+    A rule ends all that is above it but the headings that have a depth of their own.
+    """
     headings = {heading.start: heading for heading in headings_of(pieces)}
     owners, stop = [NONE] * len(pieces), 0
     opened: list[tuple[tuple[bool, int], int]] = []
@@ -126,13 +134,19 @@ def _outline(pieces: Sequence[str]) -> list[int]:
             heading = headings.get(i)
             if heading and piece.rstrip().endswith(":") and not is_gap(pieces, i):
                 heading = None  # as deep as the next line that is written so
-            depth = (False, heading.level) if heading else (True, len(piece) - len(piece.lstrip()))
+            depth = (False, OTHER) if i in rules else _depth(piece, heading)
             while opened and opened[-1][0] >= depth:
                 opened.pop()
             owners[i] = opened[-1][1] if opened else NONE
-            opened.append((depth, i))
+            opened += [] if i in rules else [(depth, i)]
             stop = heading.stop if heading else 0
     return owners
+
+
+def _depth(piece: str, heading: Heading | None) -> tuple[bool, int]:
+    """Returns how deep a line is: any heading is above what is indented."""
+    line = piece.lstrip("\r\n\f")
+    return (False, heading.level) if heading else (True, len(line) - len(line.lstrip()))
 
 
 def _children(owners: Sequence[int]) -> dict[int, list[int]]:
@@ -172,14 +186,33 @@ def _alike(parted: Sequence[tuple[int, int]], shapes: Sequence[str], share: floa
     return sum([times[shape] > 1 for _, shape in said]) >= max(1, share * len(parted))
 
 
-def _give_names(pieces: Sequence[str], owners: list[int]) -> None:
-    """Lets the first line below one that names nothing, as "<person>" or "---", say whose the others are."""
-    below = _children(owners)
-    same = Counter(pieces[i].strip() for i in below if i != NONE)
-    for i, lines in below.items():
-        if i != NONE and same[pieces[i].strip()] > 1:
-            for j in lines[1:]:
-                owners[j] = lines[0]
+def _give_names(pieces: Sequence[str], shapes: Sequence[str], owners: list[int]) -> None:
+    """Lets the first line below one that names nothing, as "<person>", say whose the others are.
+
+    A key that tells few records apart, as in "kind: Service", is passed over for one that tells most of them.
+    """
+    below, uses, said = _children(owners), Counter(shapes), dict[str, set[str]]()
+    for shape, piece in zip(shapes, pieces, strict=True):
+        said.setdefault(shape, set()).add(piece.strip())
+    told = {shape: len(texts) for shape, texts in said.items() if shape}
+    same = Counter((owners[i], pieces[i].strip()) for i in below if i != NONE)
+    again = {i for i in below if i != NONE and same[owners[i], pieces[i].strip()] > 1}
+    alike = {(owners[i], shapes[i]) for i in again if shapes[i]}  # "kind: Service" beside two of another kind
+    for i in [i for i in below if i in again or (owners[i], shapes[i]) in alike]:
+        near = [j for j in range(i + 1, min(i + 1 + _NEAR, len(pieces))) if i in _above(owners, j)]
+        name = _naming(near, shapes, uses, told) or below[i][0]
+        if i in again or told[shapes[i]] < _NEARLY * told.get(shapes[name], 0):
+            for j in filter(name.__lt__, below[i]):
+                owners[j] = name
+
+
+def _naming(
+    near: Sequence[int], shapes: Sequence[str], uses: Mapping[str, int], told: Mapping[str, int]
+) -> int | None:
+    """Returns the first line whose key has no value twice, or nearly as many values as any other."""
+    keys = {j: told[shapes[j]] for j in near if shapes[j]}
+    least = _NEARLY * max(keys.values(), default=0)
+    return next((j for j, n in keys.items() if n == uses[shapes[j]] or n >= least), None)
 
 
 def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
