@@ -118,7 +118,7 @@ def memory_tools(
         try:  # models fill what is optional with ""
             memory = store.put(text, scope=owner, key=_as_stored(store, key or None, owner), kind=kind)
         except BudgetConfigError as error:
-            return f"Not remembered: {error}."
+            return f"Not remembered: {str(error).rstrip('.')}."
         return f"Remembered as {memory.key or memory.id!r}."
 
     def recall(query: str, config: RunnableConfig) -> str:
@@ -136,7 +136,7 @@ def memory_tools(
                 return f"Forgot {key!r}."
             others = [store.get(key, scope=level) for level in levels_of(owner)] if key else []
         except BudgetConfigError as error:
-            return f"Nothing forgotten: {error}."
+            return f"Nothing forgotten: {str(error).rstrip('.')}."
         if memory := next(filter(None, others), None):
             return (
                 f"Not forgotten: {key!r} is remembered {_SHARED[memory.level]} and cannot be forgotten here."

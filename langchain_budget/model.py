@@ -213,9 +213,9 @@ class RequestBudget:
     def limits(self, model: BaseLanguageModel[Any], asked: Mapping[str, Any]) -> HostLimits:
         """Returns the limits of one request; its arguments are read before the model's own fields."""
         arguments = flat({**(getattr(model, "model_kwargs", None) or {}), **asked})
-        read = {name: arguments[name] for name in (*ANSWER_NAMES, "num_ctx") if name in arguments}
-        named = asked.get("model")
-        called: Any = named if isinstance(named, str) else model.bind(**read) if read else model
+        names = (*ANSWER_NAMES, "num_ctx", "options", "model")
+        read = {name: arguments[name] for name in names if name in arguments}
+        called: Any = model.bind(**read) if read else model
         own = called if self.agent.model is None else self.agent.model
         tools = [*schemas_in(None, {"tools": self.tools}), *schemas_in(model, asked)]
         limits = self.agent.limits_for(own).with_tools(tools)

@@ -58,8 +58,12 @@ def facts_of(model: Any) -> ModelFacts:
     if isinstance(model, str):
         return ModelFacts(name=model)
     own, arguments = unwrapped(model)
+    own = _without_replaced(own, arguments)
     profile, name, asked = _profile(own), model_name(own), window_asked_of(own, arguments)
-    answer, chosen = _answer(model)
+    named = arguments.get("model")
+    if isinstance(named, str) and named != name:  # the request is for another model
+        profile, name = {}, named
+    answer, chosen = _answer(own, arguments)
     return ModelFacts(
         name=name,
         window=asked or profile.get("max_input_tokens"),
@@ -75,11 +79,8 @@ def facts_of(model: Any) -> ModelFacts:
 
 def unwrapped(model: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the model inside `bind_tools`, `with_retry` and the like, and the arguments bound to it."""
-    layers = list(_layers(model))
-    arguments: dict[str, Any] = {}
-    for layer in reversed(layers):
-        arguments |= flat(layer.kwargs) if isinstance(layer, RunnableBindingBase) else {}
-    return layers[-1], arguments
+    own, arguments = bound(model)
+    return own, flat(arguments)
 
 
 def bound(model: Any) -> tuple[Any, dict[str, Any]]:
@@ -196,12 +197,21 @@ def _fallback_windows(model: Any) -> Iterator[int]:
                 yield window
 
 
-def _answer(model: Any) -> tuple[int | None, bool]:
+def _without_replaced(own: Any, arguments: Mapping[str, Any]) -> Any:
+    """Returns a model without the fields that its client does not send beside these arguments.
+
+    Ollama's clients send the `options` of a request in the place of all that the object would put there.
+    """
+    if arguments.get("options") is None or not hasattr(own, "num_ctx"):
+        return own
+    return own.model_copy(update={"num_ctx": None, "num_predict": None})
+
+
+def _answer(own: Any, arguments: Mapping[str, Any]) -> tuple[int | None, bool]:
     """Returns the longest answer a model's requests ask for, and whether the user chose it.
 
     A field that was not set, or that holds the most the profile allows, may be the integration's default.
     """
-    own, arguments = unwrapped(model)
     bound = _largest(arguments)
     if bound is not None:
         return bound, True

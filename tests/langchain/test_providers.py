@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
@@ -166,6 +167,61 @@ def test_ollama_is_sent_what_it_runs_the_model_with(server: StrictModelServer, a
     assert size // 4 < reports[0].total_tokens <= reports[0].limit <= size
     assert len(server.requests[0].body["messages"]) < len(thread)
     assert server.refused == []
+
+
+@draws()
+@given(
+    fields=st.fixed_dictionaries(
+        {}, optional={"num_ctx": st.integers(512, 16_000), "num_predict": st.integers(1, 200)}
+    ),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "temperature": st.just(0.5),
+            "num_ctx": st.integers(512, 16_000),
+            "num_predict": st.integers(1, 200),
+        },
+    ),
+    way=st.sampled_from(["bind", "bind before", "bind twice", "call", "middleware"]),
+    other=st.booleans(),
+)
+def test_the_options_of_a_request_to_ollama_replace_the_fields_of_the_object(
+    server: StrictModelServer, fields: dict[str, Any], options: dict[str, Any], way: str, other: bool
+) -> None:
+    """The client sends them alone: a window that only the object states is none that the server runs."""
+    reports: list[BudgetReport] = []
+    own = ChatOllama(model="llama3.2", base_url=server.root_url, **fields)
+    model: Any = own.bind(options=options) if way in {"bind before", "middleware"} else own
+    if way == "middleware":
+        agent = create_agent(model, [], middleware=[BudgetMiddleware(on_report=reports.append)])
+    else:
+        model = budget_model(model, on_report=reports.append)
+    if way == "bind twice":
+        model = model.bind(options={"num_ctx": 60_000})
+    if way.startswith("bind") and way != "bind before":
+        model = model.bind(options=options)
+    server.forget()
+    thread = [HumanMessage("Is it warm?"), AIMessage("Yes, it is."), HumanMessage("Why?")]
+    more: dict[str, Any] = {"options": options} if way == "call" else {}
+    if way == "middleware":
+        agent.invoke({"messages": thread})
+    else:
+        model.invoke(thread, **more, **({"model": "llama3.1"} if other else {}))
+    sent = server.requests[0].body["options"]
+    assert sent == options
+    window, answer = sent.get("num_ctx", 4096), sent.get("num_predict", 0)
+    assert window // 4 < reports[0].limit <= window - answer
+
+
+def test_the_fields_of_a_model_count_where_a_request_names_another_model(server: StrictModelServer) -> None:
+    """Ollama runs that one with the object's window, and OpenAI's client asks for answers as long as before."""
+    reports: list[BudgetReport] = []
+    ollama = ChatOllama(model="llama3.2", base_url=server.root_url, num_ctx=2000)
+    budget_model(ollama, on_report=reports.append).invoke("Why?", model="llama3.1")
+    openai = ChatOpenAI(model="gpt-4o", base_url=f"{server.root_url}/v1", api_key="none", max_tokens=3000)
+    budget_model(openai, on_report=reports.append).invoke("Why?", model="gpt-4")
+    assert reports[0].limit <= 2000
+    assert reports[1].limit == 8192 - 3000
 
 
 @pytest.mark.parametrize("client", ["anthropic", "openai", "ollama"])

@@ -140,6 +140,37 @@ def test_the_few_that_have_a_rare_word_come_third_at_least(
 
 
 @drawn
+@given(
+    seed=st.integers(0, 10**9),
+    notes=st.integers(4, 90),
+    holders=st.integers(1, 3),
+    name=st.sampled_from(["4711", "INV4711", "50010"]),
+    kind=st.sampled_from(["fact", "core"]),
+)
+def test_the_few_that_have_a_number_of_the_question_come_before_all_others(
+    filled, seed, notes, holders, name, kind
+) -> None:
+    """However old they are, and however much newer or more important those about other numbers."""
+    draw = random.Random(seed)
+    ann = Scope(user=f"ann{next(_readers)}")
+    wanted = [
+        f"Order {name} of the {thing} was sent to Rome." for thing in ("lamp", "door", "bike")[:holders]
+    ]
+    others = [f"Order {60_000 + i} of the lamp was sent to {draw.choice(PEOPLE)}." for i in range(notes)]
+    old = NOW - timedelta(days=300)
+    mixed = [memory(text, ann, created_at=old) for text in wanted]
+    mixed += [memory(text, ann, created_at=NOW, kind=kind, priority=90) for text in others]
+    draw.shuffle(mixed)
+    put_all(filled, mixed)
+    question = f"Where was order {name} sent to?"
+    for limit in (1, holders, holders + 2):
+        found = [one.text for one in filled.search(question, scope=ann, limit=limit)]
+        assert set(found[:holders]) <= set(wanted)
+    kept = filled.fit(question, scope=ann, max_tokens=60).segments
+    assert not {one.text for one in kept}.isdisjoint(wanted)
+
+
+@drawn
 @given(seed=st.integers(0, 10**9), others=st.integers(30, 250), lasting=st.integers(1, 10))
 def test_what_always_matters_is_kept_where_there_is_room(filled, seed, others, lasting) -> None:
     """Near the question or not, it is among fifty found, and in a prompt with room for half as many."""

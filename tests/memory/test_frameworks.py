@@ -119,7 +119,9 @@ def test_what_a_model_fills_in_wrongly_is_told_to_it(store):
     assert "Tom" in told
     assert "Rex" in told
     assert remember.invoke({"text": " "}).startswith("Not remembered: text of a memory must be")
-    assert remember.invoke({"text": "x", "key": "k" * 201}).startswith("Not remembered: key of a memory")
+    refused = remember.invoke({"text": "x", "key": "k" * 201})
+    assert refused.startswith("Not remembered: key of a memory")
+    assert refused.endswith("Put a hash of it.")
     assert forget_memory.invoke({"key": ""}) == "Nothing is remembered as ''."
     assert forget_memory.invoke({"key": "a\x00b"}).startswith("Nothing forgotten: name must hold no NUL")
     kinds = remember.tool_call_schema.model_json_schema()["properties"]["kind"]

@@ -20,9 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rankbudget import Scope
-from rankbudget.errors import StoreError
+from rankbudget.errors import BudgetConfigError, StoreError
 from rankbudget.memory import Memory, MemoryStore, vector_rows, vectors
 from rankbudget.memory.memory import digest_of
+from rankbudget.relevance.embedding import Embedder
 from tests.drawing import draws
 
 SCOPES = [
@@ -231,6 +232,51 @@ def test_another_embedding_fills_in_its_own_vectors(shared_place, open_store) ->
     assert old.embed_missing() == 1
 
 
+def unnamed(words: str) -> Any:
+    """The same under a name that others have, too."""
+    embed = counting(words)
+    embed.__name__ = "embed"
+    return embed
+
+
+@dataclass
+class HostModel:
+    """A framework's embedding, whose method is passed as a function."""
+
+    model: str
+    words: str
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return counting(self.words)(texts)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["search", "put"])
+def test_another_embedding_of_the_same_name_is_told_to_take_its_own(shared_place, open_store, late) -> None:
+    """Its vectors never mix with the stored ones: the error asks for a name, with which everything is embedded."""
+    stores = [open_store(shared_place, embed=unnamed("tea car")) for _ in range(2)]
+    stores[0].put("Drinks tea.", scope=ANN)
+    assert stores[1].search("tea", scope=ANN)[0].score == pytest.approx(1.0)  # the same one, made anew
+    other = open_store(shared_place, embed=unnamed("car tea"))
+    for _ in range(2):  # asked again it is no other
+        with pytest.raises(BudgetConfigError, match=r"embed must have a name of its own .*'embed'"):
+            _ = other.put("Drives a car.", scope=ANN) if late else other.search("tea", scope=ANN)
+    with pytest.raises(BudgetConfigError, match="embed must have a name of its own"):
+        other.embed_missing()
+    named = open_store(shared_place, embed=Embedder(counting("car tea"), name="turned"))
+    named.put("Drives a car.", scope=ANN)
+    assert [memory.text for memory in named.search("tea", scope=ANN, limit=1)] == ["Drinks tea."]
+    assert stored(named)[-2:] == [("turned/2", "Drinks tea."), ("turned/2", "Drives a car.")]
+
+
+def test_a_method_is_named_by_its_class_and_model(shared_place, open_store) -> None:
+    """So another model of one class fills in its own vectors."""
+    for model, words in (("small", "tea car"), ("large", "car tea")):
+        store = open_store(shared_place, embed=HostModel(model, words).embed_documents)
+        store.put("Drinks tea.", scope=ANN)
+        assert store.search("tea", scope=ANN)[0].score == pytest.approx(1.0)
+    assert {name for name, _ in stored(store)} == {"HostModel(small)/2", "HostModel(large)/2"}
+
+
 ALTERNATES = "embed must give vectors of one length (got 'embed', then 'embed'). Ask again."
 
 
@@ -334,7 +380,5 @@ def test_a_place_that_cannot_be_written_is_searched(sqlite_file, open_store) -> 
 @pytest.mark.parametrize("options", [{"embed": "wordllama"}, {"embed": 3}])
 def test_an_embedding_that_is_none_is_refused(options) -> None:
     """`embed` is an embedder, a function, None or False."""
-    from rankbudget.errors import BudgetConfigError
-
     with pytest.raises(BudgetConfigError, match="embed must be"):
         MemoryStore(":memory:", **options)

@@ -125,8 +125,9 @@ class Memory:
             problems.append(f"sources of a memory must be a tuple of ids (got {shown(sources)})")
         try:
             json.dumps(dict(self.metadata), sort_keys=True)
-        except (TypeError, ValueError) as error:
-            problems.append(f"metadata of a memory must be what JSON can hold (got {error})")
+        except (TypeError, ValueError):
+            given = shown(self.metadata)
+            problems.append(f"metadata of a memory must be a dict that JSON can hold (got {given})")
         for name in DATES:
             moment = getattr(self, name)
             if moment is not None and not isinstance(moment, datetime):

@@ -35,6 +35,8 @@ _HOLDS = """(
 )"""
 _NEARER = 1e-6
 """What puts a row with a number of the question before the nearest others."""
+_BEFORE_A_WORD = 2
+"""So many others may come before those with a rare word; none before those with a rare number."""
 _OWN = 5
 """Of the candidates by meaning, each level has at least a fifth of the usual number."""
 
@@ -128,7 +130,8 @@ def _lost(connection: Connection, missing: Iterable[int]) -> list[int]:
 
 
 def _near(shown: Mapping[int, Memory], rare: Rare) -> Near:
-    return Near(shown.values(), [shown[seq].id for seq in rare.named if seq in shown])
+    places = dict.fromkeys(rare.named, _BEFORE_A_WORD) | dict.fromkeys(rare.numbered, 0)
+    return Near(shown.values(), {shown[seq].id: most for seq, most in places.items() if seq in shown})
 
 
 def _rows(connection: Connection, seqs: Iterable[int], seen: TextClause) -> dict[int, Any]:

@@ -34,12 +34,13 @@ class Near(list[Memory]):
 
     Args:
         memories: what was found.
-        named: ids of the few that have a rare word of the question.
+        named: for the ids of the few that have a rare word of the question, how many others may come first:
+            two, none where it is a number.
     """
 
-    def __init__(self, memories: Iterable[Memory] = (), named: Iterable[str] = ()) -> None:
+    def __init__(self, memories: Iterable[Memory] = (), named: Mapping[str, int] | None = None) -> None:
         super().__init__(memories)
-        self.named = frozenset(named)
+        self.named: Mapping[str, int] = named or {}
 
 
 class MemoryBackend(Protocol):

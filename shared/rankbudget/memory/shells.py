@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import nlargest
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any
 
 from ..fitting.protocol import Fit, FitStrategy, plain_cost
@@ -24,8 +25,8 @@ _WIDER = 4
 """Each search has so many times the candidates of the one before."""
 _AHEAD = 1e-9
 """Memories that are lifted are so far apart, and before the next one."""
-_NAMED, _ALWAYS, _LASTING = 2, 20, 10
-"""So many stay before those with a rare word, and before those that always matter; so many of these rise."""
+_ALWAYS, _LASTING = 20, 10
+"""So many stay before those that always matter; so many of these rise."""
 _BEHIND = "It comes after nearer memories that have no room, so that a larger budget keeps no less."
 
 
@@ -48,7 +49,8 @@ def shells_of(
     while True:
         asked = [backend.near(one, reader, limit, now) for one in queries_of(query)]
         found = {memory.id: memory for some in asked[::-1] for memory in some}
-        named = [name for some in asked for name in named_in(some)]
+        places = [place for some in asked for place in named_in(some).items()]
+        named = dict(sorted(places, key=itemgetter(1), reverse=True))  # the best place of each counts
         shells.append(Near([memory for name, memory in found.items() if name not in known], named))
         known.update(found)
         if len(found) < limit or limit >= most or enough(list(found.values())):
@@ -56,9 +58,9 @@ def shells_of(
         limit *= _WIDER
 
 
-def named_in(found: Sequence[Memory]) -> frozenset[str]:
-    """Returns the ids of the few that have a rare word of the question."""
-    return getattr(found, "named", frozenset())
+def named_in(found: Sequence[Memory]) -> Mapping[str, int]:
+    """Returns how many others may come before each of the few that have a rare word of the question."""
+    return getattr(found, "named", {})
 
 
 def matters_always(memory: Memory) -> bool:
@@ -74,12 +76,14 @@ def fills(room: int) -> Callable[[Sequence[Memory | Segment]], bool]:
 class Formula(MemoryScorer):
     """Rates as `MemoryScorer` does; the few that have a rare word of the question come third at least.
 
+    Those with a rare number come first: it says which of many alike are meant.
+
     What many memories have in common with a question would hide them from a search by meaning and by words.
     Some that always matter come behind twenty others and these at most: they need not be near.
     """
 
     def __init__(
-        self, named: frozenset[str], weights: MemoryWeights | None, near: Scorer | None, now: datetime
+        self, named: Mapping[str, int], weights: MemoryWeights | None, near: Scorer | None, now: datetime
     ) -> None:
         super().__init__(weights, similarity=near, now=now)
         self._named = named
@@ -95,9 +99,11 @@ class Formula(MemoryScorer):
 
     def _placed(self, ratings: list[float], segments: Sequence[Segment]) -> list[float]:
         always = [i for i, segment in enumerate(segments) if matters_always(segment.source)]
-        named = [i for i, segment in enumerate(segments) if segment.id in self._named]
         ratings = _lifted(ratings, nlargest(_LASTING, always, key=ratings.__getitem__), _ALWAYS)
-        return _lifted(ratings, named, _NAMED)
+        places = [self._named.get(segment.id) for segment in segments]
+        for most in sorted({most for most in places if most is not None}, reverse=True):
+            ratings = _lifted(ratings, [i for i, place in enumerate(places) if place == most], most)
+        return ratings
 
 
 def _lifted(ratings: list[float], few: Sequence[int], better: int) -> list[float]:

@@ -6,6 +6,7 @@ whatever embedding it uses.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,21 @@ def written(vector: Vector, *, typed: bool) -> str | bytes:
     if typed:
         return "[" + ",".join([repr(number) for number in vector.tolist()]) + "]"
     return bytes(vector.astype("<f4").tobytes())
+
+
+def first_vector(connection: Connection, key: str) -> tuple[str, Vector] | None:
+    """Returns the text and the vector of the oldest row that has one under this key; None where none has."""
+    import numpy as np
+    from sqlalchemy import text
+
+    find = "SELECT text, vector FROM rankbudget_memories JOIN rankbudget_memory_vectors USING (seq)"
+    found = text(f"{find} WHERE embedder = :key ORDER BY seq LIMIT 1")
+    row = connection.execute(found, {"key": key}).first()
+    if row is None:
+        return None
+    if isinstance(row.vector, str):  # pgvector's type
+        return row.text, np.array(json.loads(row.vector), dtype=np.float32)
+    return row.text, np.frombuffer(row.vector, dtype="<f4")
 
 
 def write_vectors(connection: Connection, rows: Sequence[dict[str, Any]], *, typed: bool) -> None:

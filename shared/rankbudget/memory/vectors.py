@@ -15,7 +15,7 @@ from ..segment import Scope
 from .database import Database
 from .tables import memories, owned_by
 from .vector_rows import ScopeRows
-from .vector_tables import AT_ONCE, Changes, has_vector_type, key_of, write_vectors, written
+from .vector_tables import AT_ONCE, Changes, first_vector, has_vector_type, key_of, write_vectors, written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,10 +136,23 @@ class SqlVectors:
     def _under(self, vector: Vector) -> None:
         """Starts anew where the embedding has other vectors than before."""
         key, _ = self._key_of(vector), self.typed  # asked for before a transaction needs it
+        if key != self.key:
+            self._check_same(key)
         with self.lock:
             if key != self.key:
                 self.key, self._changes = key, Changes()
                 self.missing, self.rows, self.whose = {}, {}, {}
+
+    def _check_same(self, key: str) -> None:
+        """Raises BudgetConfigError where another embedding of the same name wrote the vectors of this key."""
+        with self.database.read() as connection:
+            stored = first_vector(connection, key)
+        if stored is not None and not self.embedder.gives(*stored):
+            msg = (
+                f"embed must have a name of its own (got {self.embedder.name!r}, under which vectors of another "
+                "embedding are stored). Give Embedder(function, name=..)."
+            )
+            raise BudgetConfigError(msg)
 
     def read_changes(self) -> None:
         """Reads what was written since the last time; later readers see no older state."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from ..budget.context_windows import name_of
 from ..errors import BudgetConfigError, CounterUnavailableError, named_failure
 from ..segment import Segment
 from .corpus import BoundedCache, scored_texts
@@ -28,6 +29,8 @@ READS = 4_000
 """Characters of a text that are embedded: a static vector of more is a mean of everything."""
 _MOST_TEXTS = 50_000
 """Vectors kept in memory; one of 256 numbers takes 1 KB."""
+_SAME = 0.99
+"""The least cosine of two vectors of one text: remote models do not return quite the same each time."""
 _MARK = "\u2581"
 """What wordllama's vocabulary writes for the space in front of a word."""
 _MOST_WORDS, _LONGEST = 100_000, 40
@@ -39,7 +42,8 @@ class Embedder:
 
     Args:
         embed: texts in, one vector each out; None takes wordllama's static embedding.
-        name: what saved indexes call it; defaults to the function's own name.
+        name: what stores and saved indexes call it; defaults to the function's own name, of a method to its
+            class and model, as "OpenAIEmbeddings(text-embedding-3-large)".
     """
 
     def __init__(self, embed: EmbedFunction | None = None, *, name: str | None = None) -> None:
@@ -87,6 +91,11 @@ class Embedder:
             for text in missing:
                 self._one.keep(text, rows[text])
         return found
+
+    def gives(self, text: str, stored: Vectors) -> bool:
+        """Returns whether a stored vector of a text may be its own; one of another length is known by that."""
+        here = self.vectors((text,))[0]
+        return len(here) != len(stored) or not here.any() or float(here @ stored) >= _SAME
 
     def _embedded(self, texts: list[str]) -> Vectors:
         import numpy as np
@@ -232,5 +241,9 @@ def _loaded() -> Any:
 
 
 def _name_of(embed: EmbedFunction) -> str:
+    """Returns the name of a function, of a method its class with the model that its object names."""
     owner = getattr(embed, "__self__", None)
-    return type(owner).__name__ if owner is not None else getattr(embed, "__name__", type(embed).__name__)
+    if owner is None:
+        return getattr(embed, "__name__", type(embed).__name__)
+    kind, model = type(owner).__name__, name_of(owner)
+    return f"{kind}({model})" if model else kind

@@ -172,6 +172,13 @@ class EmbeddingIndex:
         index = cls(embed, backend=backend, faiss_above=faiss_above)
         segments, vectors = read_index(Path(folder), index._embedder.name)
         if segments:
+            name = index._embedder.name
+            if not index._embedder.gives(scored_texts(segments[:1])[0], vectors[0]):
+                msg = (
+                    f"the embedding must be the one the index was built with (got another one named {name!r}). "
+                    "Load it with that one, or build the index anew."
+                )
+                raise EmbeddingIndexError(msg)
             index._append(segments, vectors)
         return index
 

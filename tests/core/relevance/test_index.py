@@ -210,6 +210,10 @@ def test_another_embedding_is_refused(tmp_path: Path) -> None:
     index.save(tmp_path)
     with pytest.raises(EmbeddingIndexError, match=r"'letters' \(got 'numbers'\)"):
         EmbeddingIndex.load(tmp_path, numbers)
+    with pytest.raises(EmbeddingIndexError, match="got another one named 'letters'"):
+        EmbeddingIndex.load(
+            tmp_path, Embedder(lambda texts: [v[::-1] for v in letters(texts)], name="letters")
+        )
     loaded = EmbeddingIndex.load(tmp_path, Embedder(numbers, name="letters"))
     with pytest.raises(EmbeddingIndexError, match=r"must have 4 numbers \(got 16\)"):
         loaded.search("a")
