@@ -134,20 +134,19 @@ _HOMES = {
 
 __all__ = [
     "JOINT", "NOTICE", "NO_CONTEXT", "PDF", "PINNED_ROLES", "PLACEHOLDERS", "ROLES", "SUMMARY_START",
-    "SUMMARY_TIMEOUT", "Call", "Client", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits", "ListMeasure",
-    "Measure", "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce", "SessionPool", "Shown",
-    "Steps", "Summarizer", "Timeline", "adrive", "answer_notes", "as_block", "assumed_window_of", "awaiting",
-    "block_text", "blocking", "call_reference", "called_in", "check_options", "content_text",
-    "context_window_of",
-    "default_embedder", "digest_of", "drive", "escape_text", "example_text", "fair_level", "finished",
-    "fit_one_block", "following", "function_name", "function_named", "holds", "in_turn", "is_blocking",
-    "is_text", "limits_of", "media_of", "plain_budget", "plan_steps", "read_counter",
-    "read_session", "refuse_empty", "refuse_empty_question", "refuse_results",
-    "render_block", "replace_text", "report_figures", "results_in", "segment_signals", "send_report",
-    "sends_thought", "sent_beside", "spread_text", "summarize_steps", "summarizer_or_warning",
-    "tag_name", "truncate_text", "typed_errors", "whole_request_budget", "window_asked_of",
-    "window_notes", "with_clear_ids", "with_results", "within_window", "without_answered", "wrapper_of",
-    "write_counter", "write_session",
+    "SUMMARY_TIMEOUT", "Call", "Client", "CodecMeasure", "EmbeddingScorer", "Evidence", "Fit", "Limits",
+    "ListMeasure", "Measure", "Media", "ModelFacts", "Piece", "Plan", "PromptRequest", "ReadOnce",
+    "SessionPool", "Shown", "Steps", "Summarizer", "Timeline", "adrive", "answer_notes", "as_block",
+    "assumed_window_of", "awaiting", "block_text", "blocking", "call_reference", "called_in",
+    "check_options", "content_text", "context_window_of", "default_embedder", "digest_of", "drive",
+    "escape_text", "example_text", "fair_level", "finished", "fit_one_block", "following",
+    "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of",
+    "media_of", "plain_budget", "plan_steps", "read_counter", "read_session", "refuse_empty",
+    "refuse_empty_question", "refuse_results", "render_block", "replace_text", "report_figures",
+    "results_in", "segment_signals", "send_report", "sends_thought", "sent_beside", "spread_text",
+    "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors",
+    "whole_request_budget", "window_asked_of", "window_notes", "with_clear_ids", "with_results",
+    "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
 ]  # fmt: skip
 
 
