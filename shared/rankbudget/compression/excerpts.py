@@ -5,14 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
+from ..relevance.owners import NONE, named_first, owners_of
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
 from ..relevance.words import raw_words, stem
-from .importance import Words, by_importance, ranked_by_words, says_half, troubles
+from .importance import (
+    Ranked,
+    Words,
+    by_importance,
+    ranked_by_words,
+    says_half,
+    troubles,
+    words_in_each,
+    words_of,
+)
 
 Excerpt = Callable[[int], str]
 """Makes an excerpt in about so many characters."""
@@ -54,21 +65,73 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     pieces, kind = _pieces_of(text, of_lines=of_lines, asked=asked)
     if len(pieces) < _FEWEST and not says_half(text, asked):
         return None  # one word of the question in it is no reason to lose its start and its end
+    others = _others_question(asking, text) or asked
     asks = _places_of(asking, pieces)
-    ranked = ranked_by_words(_without(pieces, asks), asked)
+    ranked = _ranked(_without(pieces, asks), others, asked)
     first, last = _run(pieces, ranked[0][0]) if ranked[0] else (0, 0)
     if last - first > 1:
         pieces[first:last] = ["".join(pieces[first:last])]
         asks = _places_of(asking, pieces)
-        ranked = ranked_by_words(_without(pieces, asks), asked)
-    near, others, _ = ranked
+        ranked = _ranked(_without(pieces, asks), others, asked)
+    near, some, _ = ranked
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
-    if not is_list and not near and not others and not (of_lines and any(troubles(pieces))):
+    if not is_list and not near and not some and not (of_lines and any(troubles(pieces))):
         return None
-    told = _without(pieces, asks)
-    order = [*asks, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
-    named = dict.fromkeys([*asks, *near], asked)
-    return partial(_pick, pieces, list(dict.fromkeys(order)), named, near[:1], kind=kind)
+    return _maker(pieces, asks, ranked, others, asked, kind)
+
+
+def _maker(
+    pieces: list[str], asks: Sequence[int], ranked: Ranked, others: Words, asked: Words, kind: str
+) -> Excerpt:
+    """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
+    told, owners = _without(pieces, asks), owners_of(pieces)
+    record = _of_records(told, owners, others, [*ranked[0], *ranked[1]])
+    order = [*record, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
+    # Without what says whose it is, a line would be read as another record's.
+    order = [*asks, *chain.from_iterable([*reversed(_above(owners, i)), i] for i in [*order, *asks])]
+    owned = {i: {own} for i, own in enumerate(owners) if own != NONE and i not in asks}
+    named = dict.fromkeys([*asks, *record, *ranked[0]], asked)
+    best = [i for i in [*record, *ranked[0]] if i in ranked[0]][:1]
+    return partial(_pick, pieces, list(dict.fromkeys(order)), named, best, owned, kind=kind)
+
+
+def _ranked(told: Sequence[str], others: Words, asked: Words) -> Ranked:
+    """Returns what `ranked_by_words` says of a text, first for what others ask than the text itself."""
+    first = ranked_by_words(told, others)
+    second = first if others == asked else ranked_by_words(told, asked)
+    near, some, telling = (list(dict.fromkeys([*a, *b])) for a, b in zip(first, second, strict=True))
+    return near, [i for i in some if i not in near], telling
+
+
+def _others_question(asking: str, text: str) -> Words:
+    """Returns the words of the lines of `asking` that are not of the text itself."""
+    lines = {line.strip() for line in text.splitlines()} if asking else set()
+    asked = [line.strip() for line in asking.splitlines()]
+    others = [line for line in asked if line not in lines and not (" " in line and line in text)]
+    return words_of("\n".join(others))
+
+
+def _of_records(told: Sequence[str], owners: Sequence[int], asked: Words, ranked: Sequence[int]) -> list[int]:
+    """Returns the pieces of the records that are asked for: what says it, then those beside it."""
+    holders: dict[str, list[int]] = {}
+    for i, words in enumerate(words_in_each(told, asked) if any(own != NONE for own in owners) else ()):
+        for word in sorted(words):
+            holders.setdefault(word, []).append(i)
+    rank = {i: n for n, i in enumerate(ranked)}
+    return [
+        i
+        for record in named_first(owners, holders)
+        for i in sorted(record, key=lambda i: (rank.get(i, len(rank)), i))
+    ]
+
+
+def _above(owners: Sequence[int], i: int) -> list[int]:
+    """Returns what says whose a piece is, the nearest first."""
+    found = []
+    while owners[i] != NONE:
+        i = owners[i]
+        found.append(i)
+    return found
 
 
 def _without(pieces: Sequence[str], asks: Sequence[int]) -> list[str]:
@@ -110,6 +173,7 @@ def _pick(
     order: list[int],
     named: Mapping[int, Words],
     best: list[int],
+    owned: Mapping[int, set[int]],
     target: int,
     *,
     kind: str,
@@ -123,6 +187,8 @@ def _pick(
     room = target
     kept: dict[int, str] = {}
     for i in order:
+        if not owned.get(i, set()) <= kept.keys():
+            continue
         piece = pieces[i]
         # A piece among dropped ones also costs a marker; neighbours share one.
         beside = i - 1 in kept or i + 1 in kept or i in (0, len(pieces) - 1)
@@ -130,7 +196,7 @@ def _pick(
         most = free if i in named else longest
         if len(piece) > most and (kind == "line" or i in best):  # half a sentence may say what is false
             piece = _shortened(piece, named.get(i, frozenset()), most)
-        if len(piece) <= free and piece:
+        if 0 < len(piece) <= free:
             kept[i] = piece
             room -= len(piece) + room - free
     return _joined(pieces, kept, kind) if kept else ""

@@ -83,14 +83,7 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> Ranked:
     """
     if not asked:
         return [], [], []
-    texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
-    held = list(map(_reader(asked), texts))
-    times = Counter(chain.from_iterable(held))
-    # A number belongs to the words before it, where an item has both: 88 people are not department 88.
-    bound: dict[str, set[str]] = {}
-    for pair in [word for word in asked if " " in word and times[word]]:
-        bound.setdefault(pair.rpartition(" ")[2], set()).add(pair)
-    held = [frozenset([w for w in words if w not in bound or words & bound[w]]) for words in held]
+    held = words_in_each(items, asked)
     times = Counter(chain.from_iterable(held))
     few = max(1, len(items) // _FEW)
     # Rounded once: the order in which a set holds its words differs from one process to the next.
@@ -99,9 +92,28 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> Ranked:
     most_of = [i for i, hit in enumerate(hits) if hit and hit >= _NEARLY * best]
     rare = {i: {word for word in words if times[word] <= few} for i, words in enumerate(held)}
     most_of = most_of if len(most_of) <= few else []
-    near = sorted({*filter(rare.get, rare), *most_of}, key=lambda i: (-hits[i], i))
+    first = hits.index(best) if hits else 0
+
+    def worth(i: int) -> tuple[float, int, int]:
+        return -hits[i], abs(i - first), -i  # of equals the one beside what says most is of its record
+
+    near = sorted({*filter(rare.get, rare), *most_of}, key=worth)
     some = {i for i, words in enumerate(held) if any(times[word] <= _SOME * few for word in words)}
-    return near, sorted(some.difference(near), key=lambda i: (-hits[i], i)), _adding(near, rare)
+    return near, sorted(some.difference(near), key=worth), _adding(near, rare)
+
+
+def words_in_each(items: Sequence[Any], asked: Words) -> list[Words]:
+    """Returns which of the words asked for each item has.
+
+    A number belongs to the words before it, where an item has both: 88 people are not department 88.
+    """
+    texts = [item if isinstance(item, str) else _ESCAPED.sub(" ", dump(item)) for item in items]
+    held = list(map(_reader(asked), texts))
+    times = Counter(chain.from_iterable(held))
+    bound: dict[str, set[str]] = {}
+    for pair in [word for word in asked if " " in word and times[word]]:
+        bound.setdefault(pair.rpartition(" ")[2], set()).add(pair)
+    return [frozenset([w for w in words if w not in bound or words & bound[w]]) for words in held]
 
 
 def says_half(text: str, asked: Words) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
+from typing import Any
 
 from ..counting.protocol import TokenCounter
 from ..relevance.corpus import BoundedCache
+from .embedded import Part, all_parts, parts_with_data
 from .excerpts import excerpt_of
 from .importance import words_of
 from .json_shrink import Asked, shrink, shrink_lines
@@ -20,6 +22,8 @@ _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 _ATTEMPTS = 8
 _FULL = 0.9
 _SHORT = 64
+_LEAST_PART = 40
+"""Tokens that a part of a text has at least where prose and data are shortened apart."""
 
 _CUTS: BoundedCache[tuple[bytes, int, int], tuple[TokenCounter, str]] = BoundedCache(
     max_size=4_000_000, size=lambda _: 256, value_size=lambda known: len(known[1])
@@ -50,12 +54,20 @@ def what_is_left(text: str, cut: str) -> str:
     if value is not None and parse(text) is not None:
         same = value == parse(text)
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
+    data, kept = _values(parts_with_data(text)), _values(all_parts(cut))
+    if data and kept:
+        left = "without white space" if data == kept else "with fewer items or shorter strings"
+        return f"its prose, and its JSON {left}"
     if found := re.search(r"^\[\.\.\. [\d,]+ (line|part)s? \.\.\.\]$", cut, re.MULTILINE):
         return f"its first and last {found[1]}s, and those that the question names or that tell of errors"
     if cut.startswith("...") and not text.startswith("..."):
         return "what is around the words that the question names"
     end = cut.rpartition("...")[2].strip()
     return "its start and its end" if end and text.rstrip().endswith(end) else "its start"
+
+
+def _values(parts: Sequence[Part]) -> list[Any]:
+    return [value for is_data, part in parts if is_data and (value := parse(part)) is not None]
 
 
 def compress_structured(text: str, max_tokens: int, counter: TokenCounter, question: str = "") -> str:
@@ -85,9 +97,35 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
     if values and len(values) == len(lines):
         about = Asked(asked)
         return _longest(lambda target: shrink_lines(values, target, about), size, max_tokens, counter, "{}")
+    if made := _by_parts(text, max_tokens, counter, question):
+        return made
     make = excerpt_of(text, asked, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
     return kept or cut_from(text, start, max_tokens, counter, "...", "both")
+
+
+def _by_parts(text: str, max_tokens: int, counter: TokenCounter, question: str) -> str:
+    """Returns a text whose prose and data are shortened apart; "" where that leaves too little of each."""
+    parts = [part for _, part in parts_with_data(text)]
+    sizes = counter.count_many(parts)
+    order = sorted(range(len(parts)), key=sizes.__getitem__)
+    room = max_tokens
+    for _ in range(_ATTEMPTS if parts else 0):
+        made, left = list(parts), room
+        for n, i in enumerate(order):
+            share = left // (len(order) - n)
+            if sizes[i] > share:
+                if share < _LEAST_PART:
+                    return ""
+                cut = compress_structured(parts[i].strip("\n"), share - 1, counter, question)
+                made[i] = f"{cut}\n" if parts[i].endswith("\n") else cut
+            left -= counter.count(made[i])
+        joined = "".join(made)
+        over = counter.count(joined) - max_tokens
+        if over <= 0:
+            return joined
+        room -= over
+    return ""
 
 
 def _longest(

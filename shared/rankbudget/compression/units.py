@@ -44,7 +44,7 @@ def split_units(text: str) -> list[Unit]:
     """Returns the units of `text`, in order."""
     units: list[Unit] = []
     paragraph = 0
-    for kind, block in _blocks(text):
+    for kind, block in split_blocks(text):
         if kind != "sentence":
             units.append(Unit(block, kind, paragraph + 1))
             paragraph += 2
@@ -55,7 +55,7 @@ def split_units(text: str) -> list[Unit]:
     return units
 
 
-def _blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
+def split_blocks(text: str) -> Iterator[tuple[UnitKind, str]]:
     """Yields the blocks of a text, and as "sentence" the prose between them."""
     prose = at = tried = 0
     while at < len(text):
