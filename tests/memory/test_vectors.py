@@ -258,9 +258,9 @@ def test_another_embedding_of_the_same_name_is_told_to_take_its_own(shared_place
     assert stores[1].search("tea", scope=ANN)[0].score == pytest.approx(1.0)  # the same one, made anew
     other = open_store(shared_place, embed=unnamed("car tea"))
     for _ in range(2):  # asked again it is no other
-        with pytest.raises(BudgetConfigError, match=r"embed must have a name of its own .*'embed'"):
+        with pytest.raises(BudgetConfigError, match=r"embed must have its own name .*'embed'"):
             _ = other.put("Drives a car.", scope=ANN) if late else other.search("tea", scope=ANN)
-    with pytest.raises(BudgetConfigError, match="embed must have a name of its own"):
+    with pytest.raises(BudgetConfigError, match="embed must have its own name"):
         other.embed_missing()
     named = open_store(shared_place, embed=Embedder(counting("car tea"), name="turned"))
     named.put("Drives a car.", scope=ANN)

@@ -149,7 +149,7 @@ class SqlVectors:
             stored = first_vector(connection, key)
         if stored is not None and not self.embedder.gives(*stored):
             msg = (
-                f"embed must have a name of its own (got {self.embedder.name!r}, under which vectors of another "
+                f"embed must have its own name (got {self.embedder.name!r}, under which vectors of another "
                 "embedding are stored). Give Embedder(function, name=..)."
             )
             raise BudgetConfigError(msg)

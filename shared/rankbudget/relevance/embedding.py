@@ -93,7 +93,7 @@ class Embedder:
         return found
 
     def gives(self, text: str, stored: Vectors) -> bool:
-        """Returns whether a stored vector of a text may be its own; one of another length is known by that."""
+        """Returns whether a stored vector of a text may be its own; another length is known by that."""
         here = self.vectors((text,))[0]
         return len(here) != len(stored) or not here.any() or float(here @ stored) >= _SAME
 

@@ -175,7 +175,7 @@ class EmbeddingIndex:
             name = index._embedder.name
             if not index._embedder.gives(scored_texts(segments[:1])[0], vectors[0]):
                 msg = (
-                    f"the embedding must be the one the index was built with (got another one named {name!r}). "
+                    f"the embedding must be the one the index was built with (got another {name!r}). "
                     "Load it with that one, or build the index anew."
                 )
                 raise EmbeddingIndexError(msg)

@@ -163,7 +163,7 @@ def rules_of(pieces: Sequence[str]) -> set[int]:
 
 
 def _is_of_title(pieces: Sequence[str], rules: Mapping[int, str], i: int) -> bool:
-    """Returns whether a rule is below the first line of a paragraph, as below a title, or above such a line."""
+    """Returns whether a rule is below the first line of a paragraph, as below a title, or above one."""
     if not i or is_gap(pieces, i - 1):
         return rules.get(i + 2) == rules[i] and not is_gap(pieces, i)
     begins = i == 1 or i - 2 in rules or is_gap(pieces, i - 2)
