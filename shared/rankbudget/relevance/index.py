@@ -168,7 +168,11 @@ class EmbeddingIndex:
         backend: Backend = "auto",
         faiss_above: int = FAISS_ABOVE,
     ) -> EmbeddingIndex:
-        """Reads the index in `folder`; raises EmbeddingIndexError if damaged or of another embedding."""
+        """Reads the index in `folder`.
+
+        Raises:
+            EmbeddingIndexError: it is damaged, or of another embedding.
+        """
         index = cls(embed, backend=backend, faiss_above=faiss_above)
         segments, vectors = read_index(Path(folder), index._embedder.name)
         if segments:
