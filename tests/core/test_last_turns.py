@@ -20,7 +20,7 @@ from rankbudget.testing import (
     check_same,
     snapshot,
 )
-from rankbudget.testing.repairs import answers, says_nothing
+from rankbudget.testing.repairs import answers, mended
 from tests.drawing import draws
 
 COUNTER = WordCounter()
@@ -40,9 +40,8 @@ def chat(turns: int) -> list[dict[str, Any]]:
 
 def since(messages: list[Any], turns: int) -> int:
     """Where the last turns begin; 0 where there are no more."""
-    asked = [
-        i for i, m in enumerate(messages) if m["role"] == "user" and not answers(m) and not says_nothing(m)
-    ]
+    left = [(i, m) for i, m in enumerate(mended(messages)) if m is not None]
+    asked = [i for i, m in left if m["role"] == "user" and not answers(m)]
     return asked[-turns] if len(asked) > turns else 0
 
 
