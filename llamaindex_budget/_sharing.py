@@ -118,6 +118,12 @@ def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -
     return within_window(given, own, type(llm).__name__, answer_of(llm))
 
 
+def one_call_of(llm: BaseLLM) -> int:
+    """Returns the most tokens of a prompt that a synthesizer sends in one call; 256 are left if no answer is set."""
+    limit: int | None = getattr(llm, "request_limit", None)
+    return window_of(llm) - (answer_of(llm) or DEFAULT_NUM_OUTPUTS) if limit is None else limit
+
+
 def within(limits: TokenBudget | int, llm: BaseLLM | None) -> int:
     """Returns the most tokens of a prompt within given limits and the window of an LLM, if there is one."""
     if isinstance(limits, TokenBudget):

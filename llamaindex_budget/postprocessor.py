@@ -42,7 +42,7 @@ from ._memory import Turn
 from ._options import by_name, check_part, check_values
 from ._render import with_prompt
 from ._serialize import add_settings, read_settings
-from ._sharing import active, adopt, budget_for, budget_of, within
+from ._sharing import active, adopt, budget_of, one_call_of, within
 from .models import embedder
 from .prompt_helper import asks_once, beside_template, for_one_call
 
@@ -203,15 +203,16 @@ class BudgetNodePostprocessor(BaseNodePostprocessor):
         """Returns a turn with room for the engine's own template, and the most tokens that one call plans."""
         limit = self.memory.one_call if self.llm is None and self.memory is not None else None
         if self.llm is not None:
-            limit = budget_for(self.llm).limit()
+            limit = one_call_of(self.llm)
         told = self.prompt if self.memory is None or self.prompt is not None else self.memory.given_prompt
         ceiling = for_one_call(limit, told=told is not None)
         if told is not None or ceiling is None or limit is None:
             return turn, ceiling
         # Engines write no tags around nodes, and where the LLM is known what they write has its own room.
         # In a smaller session no node may take of that room.
-        turn, own = {**turn, "prompt": ""}, within(self._shared().budget, self.llm)
-        if own >= limit:
+        session, turn = self._shared(), {**turn, "prompt": ""}
+        own = within(session.budget, self.llm)
+        if own >= limit or session.host_tokens:
             return turn, ceiling
         most = min(beside_template(own), ceiling)
         return {**turn, "ceiling": most}, most
