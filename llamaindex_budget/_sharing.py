@@ -119,7 +119,7 @@ def budget_of(budget: Any, llm: BaseLLM | None, session: BudgetSession | None) -
 
 
 def one_call_of(llm: BaseLLM) -> int:
-    """Returns the most tokens of a prompt that a synthesizer sends in one call; 256 are left if no answer is set."""
+    """Returns the most tokens that a synthesizer sends in one call; 256 are left if no answer is set."""
     limit: int | None = getattr(llm, "request_limit", None)
     return window_of(llm) - (answer_of(llm) or DEFAULT_NUM_OUTPUTS) if limit is None else limit
 
