@@ -113,6 +113,8 @@ def _in_daft(fit, _):
 
 
 def _in_files(source, target, fit, folder):
+    if "parquet" in (source, target):
+        pytest.importorskip("pyarrow")
     given, made = write_jsonl(folder / "in.jsonl", ROWS), folder / f"out.{target}"
     if source == "parquet":
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

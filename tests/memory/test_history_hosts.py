@@ -305,7 +305,7 @@ def _asks(application: Application) -> list[Any]:
     said = [m for m in application.fresh() if m["role"] not in ("system", "developer")]
     while said and (said[-1]["role"] not in ("user", "tool") or _waits(said)):
         said.pop()
-    return said
+    return said if any(m["role"] == "user" for m in said) else []  # Claude must be asked by a user
 
 
 def _waits(said: list[Any]) -> bool:

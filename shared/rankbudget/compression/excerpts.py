@@ -286,7 +286,8 @@ def _end(body: str, at: int) -> int:
     at = _beside(body, at, 0)
     while at < len(body):
         kept = body[:at].rstrip()
-        if not kept.endswith(".") or last_end(body, at, len(kept) - 1):
+        is_before_dot = body[at] == "." and len(kept) == at
+        if not is_before_dot and (not kept.endswith(".") or last_end(body, at, len(kept) - 1)):
             break
         at = max(kept.rfind(sign) for sign in " \t\n") + 1
     return at

@@ -12,6 +12,8 @@ from .owners import NONE
 
 FEWEST, SEVERAL = 2, 5
 """Words of a question of which all can be said, and sentences or short texts at most that say them."""
+SAID, TOGETHER = 1.0, 0.5
+"""Ranks of what says all by itself, and with the rest of a short text: one row of it may be named."""
 SHORT_ONE_IN = 4
 """No more than one in so many of the texts, where these are few."""
 
@@ -36,8 +38,8 @@ def saying_all(
     titles: Sequence[Container[str]],
     *,
     scored: bool,
-) -> list[int]:
-    """Returns the sentences that say all, with the line that says whose they are; else those of short texts.
+) -> dict[int, float]:
+    """Returns the ranks of sentences that say all with the line above them, else of short texts.
 
     Args:
         held: the words of the question that any sentence has, with the positions of those that have it.
@@ -50,17 +52,17 @@ def saying_all(
     own = _words_in_each(held, len(split.texts))
     every = {term for term, places in held.items() if not (scored and _stands_alone(term, places, own))}
     if len(every) < FEWEST:
-        return []
+        return {}
     beside = [{term for term in every if term in title} for title in titles]
     told = [terms - beside[i] for terms, i in zip(own, split.owners, strict=True)]
     found = _by_themselves(own, split.heads, told, every)
     if found:
         few = max(SEVERAL, len(own) // ONE_IN)
-        return found if len({split.texts[j] for j in found}) <= few else []
+        return dict.fromkeys(found if len({split.texts[j] for j in found}) <= few else (), SAID)
     short = _as_a_whole(segments, split.owners, told, beside, every)
     few = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
     is_few = len({segments[i].text for i in short}) <= few
-    return [j for j, i in enumerate(split.owners) if is_few and i in short and own[j]]
+    return {j: TOGETHER for j, i in enumerate(split.owners) if is_few and i in short and own[j]}
 
 
 def _words_in_each(held: Mapping[str, Iterable[int]], size: int) -> list[set[str]]:

@@ -184,8 +184,8 @@ def _direct_matches(
             if named or enough or said[j] >= MOST_ASKED * total:
                 ranks[j] = 1.0
     holders = {term: places for term, (_, places) in held.items()}
-    for j in saying_all(holders, segments, split, titles, scored=scored):
-        ranks[j] = max(1.0, ranks[j])
+    for j, rank in saying_all(holders, segments, split, titles, scored=scored).items():
+        ranks[j] = max(rank, ranks[j])
     _lift_keyed(ranks, query, texts, held)
     return ranks
 
