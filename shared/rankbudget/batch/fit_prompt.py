@@ -119,7 +119,8 @@ class FitPrompt:
         scorer: Scorer | None = None,
     ) -> None:
         made = (*OUTPUTS, REASONS) if reasons is True else OUTPUTS
-        _check(locals(), made)
+        flags = {"strict": strict, "by_question": by_question, "reasons": reasons}
+        _check(on_error, flags, cut, {"columns": (columns, INPUTS), "outputs": (outputs, made)})
         check_kinds({"notice": notice})
         given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
         budget_given = given if isinstance(given, TokenBudget) else plain_budget(given)
@@ -294,16 +295,18 @@ class FitPrompt:
         }
 
 
-def _check(given: Mapping[str, Any], made: tuple[str, ...]) -> None:
+def _check(
+    on_error: Any, flags: Mapping[str, Any], cut: Any, names: Mapping[str, tuple[Any, tuple[str, ...]]]
+) -> None:
     """Raises BudgetConfigError that names every option that is not allowed."""
     problems: list[str] = []
-    check_choice("on_error", given["on_error"], problems, ("row", "raise"))
-    for flag in ("strict", "by_question", "reasons"):
-        check_flag(flag, given[flag], problems)
-    if given["by_question"] is True and given["cut"] == "stable":
+    check_choice("on_error", on_error, problems, ("row", "raise"))
+    for flag, value in flags.items():
+        check_flag(flag, value, problems)
+    if flags["by_question"] is True and cut == "stable":
         problems.append('by_question must be False with cut="stable", which cuts by age (got True)')
-    _check_names("columns", given["columns"], INPUTS, problems)
-    _check_names("outputs", given["outputs"], made, problems)
+    for option, (given, allowed) in names.items():
+        _check_names(option, given, allowed, problems)
     if problems:
         raise BudgetConfigError.of(problems)
 

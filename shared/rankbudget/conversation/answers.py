@@ -38,6 +38,7 @@ class Answers:
     _may_wait: bool
     _answers: Callable[[Any], tuple[str, ...]]
     _goes_on: Callable[[Any], bool] | None
+    _read_roles: Callable[[int], None]  # reads the roles from a position on
 
     def _strip(self, position: int, message: Any) -> None:
         if not self.stripped:
@@ -145,6 +146,3 @@ class Answers:
             return False
         self._read_roles(position)
         return self._roles[position] == ASSISTANT and self._goes_on(self.messages[position])
-
-    def _read_roles(self, position: int) -> None:
-        raise NotImplementedError

@@ -36,8 +36,11 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
         return None
     newest = turns[0]
     # The tool batch that the model has not answered yet; without a question, the last thing said.
-    stay = [newest.question, *timeline.pending_step(newest)] if newest.question else newest.core()
-    stay = [] if timeline.ended else stay  # the question is not among the messages
+    pending = [] if timeline.ended else timeline.pending_step(newest)
+    stay = [newest.question, *pending] if newest.question else newest.core()
+    exchanges = timeline.thread.min_exchanges
+    if timeline.ended:  # the question is not among the messages, and one of the exchanges
+        stay, exchanges = [], exchanges - 1
     left = room - timeline.cost(stay)
     if left < 0:
         return None
@@ -48,15 +51,15 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     query = timeline.thread.query or ""
     if any(unit.stop - unit.start > 1 for unit in units):
         # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
-        asks = is_asked(query) and not timeline.pending_step(newest)
-        named = KeywordScorer().score(query, segments) if asks else []
-        answers = _order(query, segments, others)[:1] if max(named, default=0) > NAMED else []
-        answers = [n for n in answers if named[others.index(n)] > NAMED]
+        asks = is_asked(query) and not pending
+        named = dict(zip(others, KeywordScorer().score(query, segments), strict=True)) if asks else {}
+        first = _order(query, segments, others)[:1] if max(named.values(), default=0) > NAMED else []
+        answers = [n for n in first if named[n] > NAMED]
         return keep_steps(timeline, turns, stay, left, _links(answers, questions))
     order = _order(query, segments, others)
     best = _links(order[:ANSWERS], questions)
     pieces = [Piece(timeline.tokens_of(unit), needs=n) for unit, n in zip(units, questions, strict=True)]
-    last = sum([len(turn.units) for turn in turns[: timeline.thread.min_exchanges]])
+    last = sum([len(turn.units) for turn in turns[: max(0, exchanges)]])
     newest_first, newer = range(len(units) - 1, -1, -1), int(left * NEWEST)
     few = take(pieces, taken, newest_first[:last], newer, skip=False)
     caps, left = take_answers(timeline, units, best, taken, left - few)

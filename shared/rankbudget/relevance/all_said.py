@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ..segment import Segment
 from .corpus import ONE_IN
 from .long_lines import LONGEST
-from .owners import NONE
 
 FEWEST, SEVERAL = 2, 5
-"""Words of a question of which all can be said, and sentences or short texts at most that say them."""
+"""Words of a question of which all can be said; sentences and short texts that are few."""
 SAID, TOGETHER = 1.0, 0.5
 """Ranks of what says all by itself, and with the rest of a short text: one row of it may be named."""
+_HEAD = re.compile(r"(?:(?:[^|\t\d]*[|\t]){2}|(?:[^,;\d]*[,;](?! )){2})[^\d]*\Z")
+"""The names of columns: a row without numbers."""
 SHORT_ONE_IN = 4
 """No more than one in so many of the texts, where these are few."""
 
@@ -36,8 +38,6 @@ def saying_all(
     segments: Sequence[Segment],
     split: Split,
     titles: Sequence[Container[str]],
-    *,
-    scored: bool,
 ) -> dict[int, float]:
     """Returns the ranks of sentences that say all with the line above them, else of short texts.
 
@@ -46,58 +46,36 @@ def saying_all(
         segments: the texts.
         split: their sentences.
         titles: the words of each text's title.
-        scored: whether a host has rated the texts. Then a word that stands alone in few sentences is left
-            out, as the name of a column, "extension", does in the chunk with the head of a table.
     """
-    own = _words_in_each(held, len(split.texts))
-    every = {term for term, places in held.items() if not (scored and _stands_alone(term, places, own))}
+    own: dict[int, set[str]] = {}
+    for term, places in held.items():
+        for j in places:
+            own.setdefault(j, set()).add(term)
+    every = {term for term, places in held.items() if not _names_column(term, places, own, split.texts)}
     if len(every) < FEWEST:
         return {}
     beside = [{term for term in every if term in title} for title in titles]
-    told = [terms - beside[i] for terms, i in zip(own, split.owners, strict=True)]
-    found = _by_themselves(own, split.heads, told, every)
+    told = {j: terms for j, terms in own.items() if terms - beside[split.owners[j]]}
+    found = [j for j, terms in told.items() if every <= terms | _above(j, own, split.heads)]
     if found:
-        few = max(SEVERAL, len(own) // ONE_IN)
+        few = max(SEVERAL, len(split.texts) // ONE_IN)
         return dict.fromkeys(found if len({split.texts[j] for j in found}) <= few else (), SAID)
-    short = _as_a_whole(segments, split.owners, told, beside, every)
+    said: dict[int, set[str]] = {}
+    for j, terms in told.items():
+        said.setdefault(split.owners[j], set(beside[split.owners[j]])).update(terms)
+    short = {i for i, terms in said.items() if every <= terms and len(segments[i].text) <= LONGEST}
     few = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
     is_few = len({segments[i].text for i in short}) <= few
-    return {j: TOGETHER for j, i in enumerate(split.owners) if is_few and i in short and own[j]}
+    return {j: TOGETHER for j in own if is_few and split.owners[j] in short}
 
 
-def _words_in_each(held: Mapping[str, Iterable[int]], size: int) -> list[set[str]]:
-    own = [set[str]() for _ in range(size)]
-    for term, places in held.items():
-        for j in places:
-            own[j].add(term)
-    return own
+def _above(j: int, own: Mapping[int, set[str]], heads: Sequence[int]) -> set[str]:
+    """Returns the words of the question in the sentence that says whose this one is."""
+    return own.get(heads[j], set()) if heads else set()
 
 
-def _by_themselves(
-    own: Sequence[set[str]], heads: Sequence[int], told: Sequence[set[str]], every: set[str]
-) -> list[int]:
-    """Returns the sentences that say all, and something that their title does not."""
-    nothing = set[str]()
-    above = [own[head] if head != NONE else nothing for head in heads] or [nothing] * len(own)
-    return [j for j, terms in enumerate(own) if told[j] and every <= terms | above[j]]
-
-
-def _as_a_whole(
-    segments: Sequence[Segment],
-    owners: Sequence[int],
-    told: Sequence[set[str]],
-    beside: Sequence[set[str]],
-    every: set[str],
-) -> set[int]:
-    """Returns the short texts that say all with their titles."""
-    said: dict[int, set[str]] = {}
-    for i, terms in zip(owners, told, strict=True):
-        if terms:
-            said.setdefault(i, set(beside[i])).update(terms)
-    return {i for i, terms in said.items() if every <= terms and len(segments[i].text) <= LONGEST}
-
-
-def _stands_alone(term: str, places: Iterable[int], own: Sequence[set[str]]) -> bool:
-    """Returns whether few sentences have a word, and no other one of the question."""
-    few = list(places)
-    return len(few) <= SEVERAL and all(own[j] == {term} for j in few)
+def _names_column(
+    term: str, places: Iterable[int], own: Mapping[int, set[str]], texts: Sequence[str]
+) -> bool:
+    """Returns whether a word is in the heads of tables alone: a row in another chunk says the rest."""
+    return all(own[j] == {term} and _HEAD.match(texts[j]) for j in places)

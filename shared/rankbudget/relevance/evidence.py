@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import regex
 
 from ..segment import Segment
-from .all_said import saying_all
+from .all_said import SEVERAL, saying_all
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, normalised
 from .owners import NONE, owners_of
@@ -42,7 +42,7 @@ SHORT = 256
 """Characters of a text that says one thing: a note, a row, an entry."""
 RARE = 100
 """Texts that may hold a word for it to tell one title from others."""
-MOST_ASKED, SEVERAL = 0.9, 5
+MOST_ASKED = 0.9
 """Share of the question that a direct match says with a word that five sentences have, or one in 100.
 
 Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
@@ -114,7 +114,7 @@ def rate_sentences_of(
     held = split.indexes(segments)
     long = any(len(segment.text) > SHORT for segment in segments)  # else none falls behind another
     flat = _rated_sentences(query, scorer, split, held[0]) if long else [0.0] * len(split.texts)
-    matches = _direct_matches(query, segments, split, scored=True)
+    matches = _direct_matches(query, segments, split)
     documents = _in_tiers(list(rated), list(map(max, split.rows(matches))))
     best = list(map(max, split.rows(flat)))
     flat = [
@@ -157,9 +157,7 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
     return {term: (index.idf(len(holders)), holders) for term, holders in held.items() if holders}
 
 
-def _direct_matches(
-    query: str, segments: Sequence[Segment], split: Sentences, *, scored: bool = False
-) -> list[float]:
+def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> list[float]:
     """Returns the rank of each sentence: 0, 1 for a direct match, more for one with a key of the question.
 
     A direct match has an id that is asked for, or most of what is asked and a word that few have. The words
@@ -184,7 +182,7 @@ def _direct_matches(
             if named or enough or said[j] >= MOST_ASKED * total:
                 ranks[j] = 1.0
     holders = {term: places for term, (_, places) in held.items()}
-    for j, rank in saying_all(holders, segments, split, titles, scored=scored).items():
+    for j, rank in saying_all(holders, segments, split, titles).items():
         ranks[j] = max(rank, ranks[j])
     _lift_keyed(ranks, query, texts, held)
     return ranks

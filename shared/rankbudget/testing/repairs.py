@@ -165,7 +165,7 @@ def _says_more(message: Any, codec: Codec) -> bool:
 
 
 def repaired(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
-    """Returns the messages a valid conversation keeps, as `mended` says; the same objects where they are whole.
+    """Returns the messages a valid conversation keeps, as `mended` says; whole ones are the same objects.
 
     Example:
         >>> orphan = {"role": "tool", "tool_call_id": "x", "content": "of no call"}

@@ -114,7 +114,7 @@ class Writer:
         self.say("tool", self.text(times), tool_call_id=call_id)
 
     def hand_in(self, *call_ids: str, times: int = 1, more: bool = False) -> None:
-        """Appends the results of calls in one user message, with text and perhaps a picture after them if `more`."""
+        """Appends results of calls in one user message; if `more`, text and perhaps a picture follow."""
         blocks: list[dict[str, Any]] = [
             {"type": "tool_result", "tool_use_id": one, "content": self.text(times)} for one in call_ids
         ]
@@ -336,7 +336,8 @@ def _user_half(w: Writer) -> None:
 @_turn
 def _user_stray(w: Writer) -> None:
     [one] = w.call()
-    w.hand_in(*((one, "nobody_asked"), (one, one), ("nobody_asked",))[w.size % 3], more=w.size > 2)  # noqa: PLR2004
+    answered = ((one, "nobody_asked"), (one, one), ("nobody_asked",))
+    w.hand_in(*answered[w.size % 3], more=w.size > 2)  # noqa: PLR2004
     w.answer()
 
 
