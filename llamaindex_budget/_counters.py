@@ -88,9 +88,10 @@ def answer_of(llm: BaseLLM) -> int | None:
     """Returns the longest answer the user chose on an LLM, None where it is an integration's default."""
     stated = llm.metadata.num_output
     # An integration's field of the same length is sent with each request.
-    is_default = stated == DEFAULT_NUM_OUTPUTS != answer_in(vars(llm))
-    chosen = stated if stated > 1 and not is_default else None
-    return answer_in(getattr(llm, "additional_kwargs", None)) or chosen
+    is_chosen = stated != DEFAULT_NUM_OUTPUTS or stated == answer_in(vars(llm))
+    return answer_in(getattr(llm, "additional_kwargs", None)) or (
+        stated if is_chosen and stated > 1 else None
+    )
 
 
 def facts_of(llm: BaseLLM) -> list[Any]:

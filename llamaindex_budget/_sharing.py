@@ -73,13 +73,14 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
         BudgetConfigError: a field is wrong.
     """
     check_values({"llm": llm})
-    window, limit = window_of(llm), getattr(llm, "request_limit", None)  # of a `budget_model`
-    reserve = answer_of(llm) or DEFAULT_NUM_OUTPUTS  # as the metadata of a `budget_model` have it
+    limit = getattr(llm, "request_limit", None)  # of a `budget_model`
+    window, answer = window_of(llm), answer_of(llm)
+    reserve = answer or DEFAULT_NUM_OUTPUTS  # as the metadata of a `budget_model` have it
     if limit is not None:
         window = limit + reserve
-    elif answer_of(llm) is None:
-        whole = TokenBudget.for_model(llm, context_window=fields.get("context_window", window))
-        reserve = whole.reserve_tokens()
+    elif answer is None:
+        window = fields.get("context_window", window)
+        reserve = TokenBudget.for_model(llm, context_window=window).reserve_tokens()
     own = {"context_window": window, "reserve": reserve, "max_system_ratio": None}
     if limit is not None and getattr(llm, "request_counter").band:  # noqa: B009 - the same
         own["safety"] = 0  # the limit leaves it free

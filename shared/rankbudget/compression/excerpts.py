@@ -67,12 +67,12 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
         return None  # one word of the question in it is no reason to lose its start and its end
     others = _others_question(asking, text) or asked
     asks = _places_of(asking, pieces)
-    ranked = _ranked(_without(pieces, asks), others, asked)
+    ranked = _ranked(pieces, asks, others, asked)
     first, last = _run(pieces, ranked[0][0]) if ranked[0] else (0, 0)
     if last - first > 1:
         pieces[first:last] = ["".join(pieces[first:last])]
         asks = _places_of(asking, pieces)
-        ranked = _ranked(_without(pieces, asks), others, asked)
+        ranked = _ranked(pieces, asks, others, asked)
     near, some, _ = ranked
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if not is_list and not near and not some and not (of_lines and any(troubles(pieces))):
@@ -85,7 +85,7 @@ def _maker(
 ) -> Excerpt:
     """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
     told, owners = _without(pieces, asks), owners_of(pieces)
-    record = _of_records(told, owners, others, [*ranked[0], *ranked[1]])
+    record = _of_records(told if others == asked else pieces, owners, others, [*ranked[0], *ranked[1]])
     order = [*record, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
     # Without what says whose it is, a line would be read as another record's.
     order = [*asks, *chain.from_iterable([*reversed(_above(owners, i)), i] for i in [*order, *asks])]
@@ -95,10 +95,10 @@ def _maker(
     return partial(_pick, pieces, list(dict.fromkeys(order)), named, best, owned, kind=kind)
 
 
-def _ranked(told: Sequence[str], others: Words, asked: Words) -> Ranked:
+def _ranked(pieces: Sequence[str], asks: Sequence[int], others: Words, asked: Words) -> Ranked:
     """Returns what `ranked_by_words` says of a text, first for what others ask than the text itself."""
-    first = ranked_by_words(told, others)
-    second = first if others == asked else ranked_by_words(told, asked)
+    second = ranked_by_words(_without(pieces, asks), asked)
+    first = second if others == asked else ranked_by_words(pieces, others)
     near, some, telling = (list(dict.fromkeys([*a, *b])) for a, b in zip(first, second, strict=True))
     return near, [i for i in some if i not in near], telling
 
@@ -111,10 +111,10 @@ def _others_question(asking: str, text: str) -> Words:
     return words_of("\n".join(others))
 
 
-def _of_records(told: Sequence[str], owners: Sequence[int], asked: Words, ranked: Sequence[int]) -> list[int]:
+def _of_records(text: Sequence[str], owners: Sequence[int], asked: Words, ranked: Sequence[int]) -> list[int]:
     """Returns the pieces of the records that are asked for: what says it, then those beside it."""
     holders: dict[str, list[int]] = {}
-    for i, words in enumerate(words_in_each(told, asked) if any(own != NONE for own in owners) else ()):
+    for i, words in enumerate(words_in_each(text, asked) if any(own != NONE for own in owners) else ()):
         for word in sorted(words):
             holders.setdefault(word, []).append(i)
     rank = {i: n for n, i in enumerate(ranked)}

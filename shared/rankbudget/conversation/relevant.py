@@ -15,6 +15,7 @@ from .older import lengthen
 from .selection import Selection, fill
 from .steps import keep_steps, take_answers, texts_of, units_of
 from .timeline import Timeline
+from .units import Turn, Unit
 
 LOOKS_BACK = 2_000
 """Turns that are read; older ones are dropped."""
@@ -32,34 +33,44 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     if everything is not None and everything.complete:
         return everything
     turns = list(islice(timeline.turns(), LOOKS_BACK))
-    if not turns:
+    stay = _staying(timeline, turns[0]) if turns else []
+    if not turns or room < timeline.cost(stay):
         return None
-    newest = turns[0]
-    # The tool batch that the model has not answered yet; without a question, the last thing said.
-    pending = [] if timeline.ended else timeline.pending_step(newest)
-    stay = [newest.question, *pending] if newest.question else newest.core()
-    exchanges = timeline.thread.min_exchanges
-    if timeline.ended:  # the question is not among the messages, and one of the exchanges
-        stay, exchanges = [], exchanges - 1
-    left = room - timeline.cost(stay)
-    if left < 0:
-        return None
+    has_steps = any(unit.stop - unit.start > 1 for turn in turns for unit in turn.units)
+    return (_beside_steps if has_steps else _by_relevance)(timeline, turns, stay, room)
+
+
+def _staying(timeline: Timeline, newest: Turn) -> list[Unit]:
+    """Returns the question with the tool batch that is not answered yet; without a question, the last thing said."""
+    if timeline.ended:  # the question is not among the messages
+        return []
+    return [newest.question, *timeline.pending_step(newest)] if newest.question else newest.core()
+
+
+def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection | None:
+    """Keeps tool steps as an agent needs them, and before them the old turn that answers the query."""
     units, questions = units_of(turns)
-    taken = [n for n, unit in enumerate(units) if unit in stay]
-    others = [n for n in range(len(units)) if n not in taken]  # the question is the most like itself
-    segments = [Segment(id=str(n), text="\n".join(texts_of(timeline, units[n]))) for n in others]
-    query = timeline.thread.query or ""
-    if any(unit.stop - unit.start > 1 for unit in units):
-        # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
-        asks = is_asked(query) and not pending
-        named = dict(zip(others, KeywordScorer().score(query, segments), strict=True)) if asks else {}
-        first = _order(query, segments, others)[:1] if max(named.values(), default=0) > NAMED else []
-        answers = [n for n in first if named[n] > NAMED]
-        return keep_steps(timeline, turns, stay, left, _links(answers, questions))
-    order = _order(query, segments, others)
+    query, answers = timeline.thread.query or "", list[int]()
+    # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
+    if is_asked(query) and not timeline.pending_step(turns[0]):
+        others, segments = _others(timeline, units, stay)
+        named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
+        if max(named.values(), default=0) > NAMED:
+            answers = [n for n in _order(query, segments, others)[:1] if named[n] > NAMED]
+    return keep_steps(timeline, turns, stay, room - timeline.cost(stay), _links(answers, questions))
+
+
+def _by_relevance(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection:
+    """Keeps the last few texts, then what serves the query best, then the newest, then the rest by relevance."""
+    units, questions = units_of(turns)
+    others, segments = _others(timeline, units, stay)
+    order = _order(timeline.thread.query or "", segments, others)
     best = _links(order[:ANSWERS], questions)
     pieces = [Piece(timeline.tokens_of(unit), needs=n) for unit, n in zip(units, questions, strict=True)]
-    last = sum([len(turn.units) for turn in turns[: max(0, exchanges)]])
+    taken = [n for n, unit in enumerate(units) if unit in stay]
+    left = room - timeline.cost(stay)
+    # The question is one of the exchanges, also where it stands beside the messages.
+    last = sum([len(turn.units) for turn in turns[: max(0, timeline.thread.min_exchanges - timeline.ended)]])
     newest_first, newer = range(len(units) - 1, -1, -1), int(left * NEWEST)
     few = take(pieces, taken, newest_first[:last], newer, skip=False)
     caps, left = take_answers(timeline, units, best, taken, left - few)
@@ -68,6 +79,12 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     lengthen(timeline, [[units[n] for n in link] for link in best], caps, left)
     kept, edits = [units[n] for n in taken], shortened(timeline, caps)
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
+
+
+def _others(timeline: Timeline, units: list[Unit], stay: list[Unit]) -> tuple[list[int], list[Segment]]:
+    """Returns the units beside those that stay, which are the most like the question, with their texts."""
+    others = [n for n, unit in enumerate(units) if unit not in stay]
+    return others, [Segment(id=str(n), text="\n".join(texts_of(timeline, units[n]))) for n in others]
 
 
 def _order(query: str, segments: Sequence[Segment], units: Sequence[int]) -> list[int]:

@@ -133,6 +133,7 @@ def test_the_record_that_is_asked_for_stays_under_its_name(
     assert records[at].key in shown
     assert records[at].name in shown
     assert records[at].value in shown
+    assert "json" in shape or len(records[at].note) > 100 or records[at].note in shown
     assert before.strip("`\n") in shown
     keys = {record.value: record.key for record in records}
     last = ""
