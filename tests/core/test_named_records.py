@@ -135,7 +135,7 @@ def test_the_record_asked_for_stays_and_no_value_stands_under_another_name(
 
 @pytest.mark.parametrize("kinds", [("App", "App", "Job", "App", "Map"), ("App",) * 5])
 def test_a_rare_kind_is_not_taken_for_the_name_of_a_manifest(kinds: Sequence[str]) -> None:
-    """A value stands below the name of its record, whatever of its kind there is."""
+    """A value comes after the name of its record, however many records of its kind there are."""
     records = [
         f"kind: {kind}\nmetadata:\n  name: {name}\nspec:\n  port: {i}1\n  size: {i}2\n"
         for i, (kind, name) in enumerate(zip(kinds, ONE, strict=False), start=10)

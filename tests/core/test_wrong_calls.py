@@ -149,6 +149,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Assembler(99).assemble, {"blocks": {"query": "a"}, "query": "b"}, "query must be given once"),
     (Assembler(99).assemble, {"blocks": {"knowledge": {"a": "b"}}}, "block 'knowledge' must be a text"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": 5}, "summarizer must be a callable"),
+    (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": lambda text: text}, "summarizer must"),
     (Assembler, {"budget": 99, "summarizer": "x"}, "summarizer must be a callable"),
     (Assembler, {"budget": 99, "scope": "ann"}, "scope must be a Scope"),
     (
@@ -330,6 +331,14 @@ def test_what_fails_while_a_block_is_fitted_is_typed(option: str) -> None:
         BudgetError, match=r"fitting the block 'knowledge' must not raise \(got ZeroDivisionError"
     ):
         fit_documents(["a b c", "d e f " * 20], max_tokens=9, query="a", **{option: given})
+
+
+@pytest.mark.parametrize(("given", "got"), [([1.0], "1"), (None, "None"), ([1.0] * 9, "9")])
+def test_a_scorer_that_misses_a_text_is_named(given: Any, got: str) -> None:
+    """There is one score for each text, or an error that says how many there were."""
+    scorer = SimpleNamespace(score=lambda query, segments: given)
+    with pytest.raises(BudgetError, match=rf"must return 2 scores \(got {got}\)"):
+        fit_documents(["a b c", "d e f " * 20], max_tokens=9, query="a", scorer=scorer)
 
 
 def test_a_name_for_a_model_that_is_nearly_known_is_hinted() -> None:

@@ -277,6 +277,11 @@ def test_an_id_that_not_every_database_takes_is_refused(histories: HistoryStore,
             write([said("one", id="1"), said("odd", id=odd)])
     with pytest.raises(StoreConflictError, match="has no message"):
         thread.append([said("two")], after=odd)
+    for place in ("1", None, 1.0):
+        with pytest.raises(BudgetConfigError, match=r"place must be a whole number \(got"):
+            thread.delete(place)  # type: ignore[arg-type]
+        with pytest.raises(BudgetConfigError, match=r"place must be a whole number \(got"):
+            thread.insert(place, [])  # type: ignore[arg-type]
     assert (thread.stored([odd, "k"]), thread.changed([known, said("odd", id=odd)])) == ({"k"}, [])
     assert thread.append([said("two")], asked=[odd]) == 1
     assert texts(thread) == ["known", "two"]

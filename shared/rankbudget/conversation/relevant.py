@@ -41,7 +41,7 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
 
 
 def _staying(timeline: Timeline, newest: Turn) -> list[Unit]:
-    """Returns the question with the tool batch that is not answered yet; without a question, the last thing said."""
+    """Returns the question with the tool batch that waits for an answer; without one, the last thing said."""
     if timeline.ended:  # the question is not among the messages
         return []
     return [newest.question, *timeline.pending_step(newest)] if newest.question else newest.core()
@@ -61,7 +61,7 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
 
 
 def _by_relevance(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection:
-    """Keeps the last few texts, then what serves the query best, then the newest, then the rest by relevance."""
+    """Keeps the last few texts, then what serves the query best, then newer texts, then the most relevant."""
     units, questions = units_of(turns)
     others, segments = _others(timeline, units, stay)
     order = _order(timeline.thread.query or "", segments, others)

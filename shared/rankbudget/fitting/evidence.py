@@ -14,7 +14,7 @@ from ..errors import BudgetConfigError
 from ..relevance.asking import queries_of, rated_for
 from ..relevance.corpus import scored_texts
 from ..relevance.evidence import Sentences, rate_documents, rate_sentences, rate_sentences_of, word_shares
-from ..relevance.fusion import default_scorer, normalised
+from ..relevance.fusion import default_scorer, normalised, ratings_of
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.records import with_records
@@ -261,7 +261,7 @@ class _Rater:
 
     def _rate_sentences(self, query: str) -> list[float]:
         if self.turns:
-            return normalised(self.scorer.score(query, self.split.all))
+            return ratings_of(self.scorer, query, self.split.all)
         if self.given:
             rows = rate_sentences_of(query, self.segments, self.scorer, self.near)
         else:

@@ -12,7 +12,7 @@ from ..conversation.stored import AGAIN
 from ..conversation.timeline import Timeline
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list
+from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list, shown
 from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
@@ -275,6 +275,7 @@ class StoredThread:
 
     def insert(self, place: int, given: Iterable[Any]) -> None:
         """Puts messages before the one at a place, which is found as `list.insert` finds it."""
+        _check_place(place)
         rows = [row for part in self._in_parts(given) for row in part]
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
@@ -312,6 +313,7 @@ class StoredThread:
 
     def delete(self, place: int) -> Any:
         """Takes one message out of the conversation and returns it; None where there is none."""
+        _check_place(place)
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
             self._own(connection, head)
@@ -372,3 +374,10 @@ class StoredThread:
             for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
                 row["counts"] = json.dumps(tokens)
             yield rows
+
+
+def _check_place(place: Any) -> None:
+    """Raises BudgetConfigError for what is no place in a list; places below 0 count from its end."""
+    if not hasattr(place, "__index__"):
+        msg = f"place must be a whole number (got {shown(place)})"
+        raise BudgetConfigError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -25,6 +26,18 @@ def _is_list_of(kind: type) -> Callable[[Any], bool]:
     return is_list
 
 
+def _takes(*given: Any) -> Callable[[Any], bool]:
+    def takes(value: Any) -> bool:
+        try:
+            return callable(value) and bool(inspect.signature(value).bind(*given))
+        except ValueError:  # a builtin says nothing of what it takes
+            return True
+        except TypeError:
+            return False
+
+    return takes
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -38,8 +51,8 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "measure": (_has("group", "total"), "a Measure, as CodecMeasure(codec, counter)"),
     "session": (_has("plan_steps"), "a BudgetSession"),
     "scope": (lambda value: isinstance(value, Scope), "a Scope, as Scope(user='ann')"),
-    "summarizer": (callable, "a callable (text, max_tokens) -> str"),
-    "shown": (callable, "a callable (block, segment, text) -> str"),
+    "summarizer": (_takes("text", 1), "a callable (text, max_tokens) -> str"),
+    "shown": (_takes("block", None, "text"), "a callable (block, segment, text) -> str"),
     "notice": (_is_text, "a sentence, or None for none"),
     "extra_tokens": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "sources": (_is_list_of(str), "a list of block names"),

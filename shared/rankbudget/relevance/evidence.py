@@ -16,7 +16,7 @@ import regex
 from ..segment import Segment
 from .all_said import SEVERAL, saying_all
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
-from .fusion import default_scorer, normalised
+from .fusion import default_scorer, ratings_of
 from .owners import NONE, owners_of
 from .protocol import Scorer
 from .question import plain_question
@@ -128,7 +128,7 @@ def _rated_sentences(
     query: str, scorer: Scorer, split: Sentences, index: TermIndex, leads_on: Sequence[float] | None = None
 ) -> list[float]:
     """Returns how likely sentences hold evidence, whatever document they are of."""
-    near = normalised(scorer.score(query, split.all))
+    near = ratings_of(scorer, query, split.all)
     leads = leads_on or [0.0] * len(near)
     return [
         NEARNESS * near[j] + LEADS_ON * leads[j] + WORDS * math.log(max(FEWEST_WORDS, index.lengths[j]))
@@ -222,7 +222,7 @@ def _rated_documents(
     """Returns the ratings of documents, and how strongly each sentence names another one, 0 to 1."""
     titles = [_title_words(segment.title) for segment in segments]
     asked = set(raw_words(plain_question(query, scored_texts(segments)))) if any(titles) else set()
-    near = normalised(scorer.score(query, segments))
+    near = ratings_of(scorer, query, segments)
     titled = [_share_named(title, asked) for title in titles]
     sure = [score + TITLED * share for score, share in zip(near, titled, strict=True)]
     top = max(sure, default=0.0)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ..errors import BudgetError, counted, shown
 from ..segment import Segment
 from .corpus import scored_texts
 from .embedding import EmbeddingScorer, missing_reason
@@ -30,6 +31,20 @@ def normalised(scores: Sequence[float]) -> list[float]:
     if spread <= 1e-9 * max(1.0, abs(mean)):
         return [0.0] * len(scores)
     return [gap / spread for gap in apart]
+
+
+def ratings_of(scorer: Scorer, query: str, segments: Sequence[Segment]) -> list[float]:
+    """Returns a scorer's scores, brought to mean 0 and spread 1.
+
+    Raises:
+        BudgetError: the scorer did not return one score for each segment.
+    """
+    scores = scorer.score(query, segments)
+    got = len(scores) if hasattr(scores, "__len__") else shown(scores)
+    if got != len(segments):
+        msg = f"a {type(scorer).__name__} must return {counted(len(segments), 'score')} (got {got})"
+        raise BudgetError(msg)
+    return normalised(scores)
 
 
 def finite(scores: Sequence[float]) -> Sequence[float]:
@@ -70,7 +85,7 @@ class FusionScorer:
     def _mixed(self, query: str, segments: Sequence[Segment]) -> list[float]:
         total = [0.0] * len(segments)
         for scorer, weight in self.parts:
-            scores = normalised(scorer.score(query, segments))
+            scores = ratings_of(scorer, query, segments)
             total = [before + weight * score for before, score in zip(total, scores, strict=True)]
         return total
 

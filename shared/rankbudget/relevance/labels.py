@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..segment import Segment
 from .corpus import scored_texts
 from .embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
-from .fusion import FusionScorer, default_scorer, normalised
+from .fusion import FusionScorer, default_scorer, ratings_of
 from .protocol import Scorer
 from .question import plain_question
 
@@ -52,7 +52,7 @@ class LabelScorer:
         """Returns the score of each example alone, and the log-odds of each label, against a middling one."""
         scorer = self._scorer or default_scorer()
         with_labels = [Segment(id=s.id, text=_with_label(s), title=s.title) for s in segments]
-        own = normalised(scorer.score(query, with_labels))
+        own = ratings_of(scorer, query, with_labels)
         best: dict[str, float] = {}
         for segment, score in zip(segments, own, strict=True):
             if segment.label:

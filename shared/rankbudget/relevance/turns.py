@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from ..segment import Segment
 from .corpus import TermIndex, scored_texts
-from .fusion import default_scorer, normalised
+from .fusion import default_scorer, normalised, ratings_of
 from .protocol import Scorer
 from .question import plain_question
 from .words import raw_words, stem
@@ -42,7 +42,7 @@ class TurnScorer:
         scorer = self._scorer or default_scorer()
         texts = scored_texts(segments)
         query = plain_question(query, texts)
-        own = normalised(scorer.score(query, segments))
+        own = ratings_of(scorer, query, segments)
         total = list(own)
         for distance, share in ((1, NEAR), (2, FURTHER)):  # the answer is often beside the question
             for i in range(len(own) - distance):
