@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
-from langchain_core.runnables import ensure_config
+from langchain_core.runnables import RunnableLambda, ensure_config
 from typing_extensions import NotRequired, Unpack, override
 
 from rankbudget import Scope, TokenBudget
@@ -126,12 +126,12 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     @override
     def before_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         loaded, begun = self._begun(runtime, state)
-        return _with(loaded.messages, begun)
+        return _not_streamed(_with(loaded.messages, begun))
 
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Any) -> dict[str, Any]:
         loaded, begun = await asyncio.to_thread(self._begun, runtime, state)
-        return _with(await loaded.aget_messages(), begun)
+        return _not_streamed(_with(await loaded.aget_messages(), begun))
 
     @override
     def before_model(self, state: ThreadState, runtime: Any) -> dict[str, Any] | None:
@@ -196,6 +196,18 @@ def _with(loaded: Sequence[BaseMessage], begun: dict[str, Any]) -> dict[str, Any
     messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *loaded, *asked]
     ids = {"stored_ids": [str(message.id) for message in loaded], "asked": [str(m.id) for m in asked]}
     return {**begun, **ids, "messages": messages}
+
+
+def _not_streamed(begun: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state `begun`, whose messages `stream_mode="messages"` takes for old ones.
+
+    It emits what a node of the graph adds, but for messages that the node was given; so a node of its name
+    is given them.
+    """
+    name = ensure_config().get("metadata", {}).get("langgraph_node")
+    if name is not None:
+        RunnableLambda[Any, None](lambda given: None, name=name).invoke(begun)
+    return begun
 
 
 def _ids(messages: Sequence[BaseMessage]) -> set[str]:

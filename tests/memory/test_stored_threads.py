@@ -164,6 +164,30 @@ def test_a_checkpointer_beside_it_is_refused(asynchronous: bool) -> None:
     assert not StoredMessageHistory(store, "t", scope=ANN).messages
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_only_what_a_run_says_is_streamed(asynchronous: bool) -> None:
+    """An application that prints what it is streamed prints no old message."""
+    model = Scripted(script=[AIMessage(f"answer {i}") for i in range(3)])
+    stored = StoredThreadMiddleware(
+        HistoryStore(":memory:"), scope=ANN, max_tokens=100, counter=WordCounter()
+    )
+    agent = create_agent(model, [], middleware=[stored])
+
+    async def streamed(asked: Any) -> list[Any]:
+        return [part async for part in agent.astream(asked, THREAD, stream_mode="messages")]
+
+    for number in range(3):
+        asked: Any = {"messages": [HumanMessage(f"question {number}")]}
+        found = (
+            asyncio.run(streamed(asked))
+            if asynchronous
+            else list(agent.stream(asked, THREAD, stream_mode="messages"))
+        )
+        texts = [message.text for message, _ in found if message.text]
+        assert texts == [f"answer {number}"]
+        assert len(model.seen[-1]) == 2 * number + 1
+
+
 def test_a_client_that_sends_the_whole_conversation_again_adds_only_what_is_new() -> None:
     """What is stored is known by its id, also where it is older than what is loaded."""
     store, model = HistoryStore(":memory:"), Scripted(script=[], seen=[])
