@@ -41,6 +41,7 @@ from ._texts import (
     Filled,
     Texts,
     UnrenderedError,
+    as_text,
     asks_for_numbers,
     fitted,
     is_texts,
@@ -124,6 +125,7 @@ class Door:
 
     llm: LLM
     limits: Limits
+    around: Any = None  # the `StructuredLLM` that asks it
 
     @property
     def counter(self) -> TokenCounter:
@@ -381,18 +383,16 @@ class Door:
         tools = schemas_in(llm, {**arguments, "system_prompt": llm.system_prompt}) or None
         if llm.metadata.is_chat_model:
             return CodecMeasure(CODEC, self.counter, tools).total(template.messages(made))
-        return self._text_tokens(as_text(llm, template.text(made)), tools)
+        to_prompt: Any = llm.messages_to_prompt
+        text = template.text(made)
+        if self.around is not None:  # it sends a prompt as a message
+            text = str(to_prompt([ChatMessage(role="user", content=text)]))
+        return self._text_tokens(as_text(llm, text), tools)
 
     def _text_tokens(self, prompt: str | Sequence[ChatMessage], tools: Sequence[Any] | None) -> int:
         to_prompt: Any = self.llm.messages_to_prompt
         counter, text = self.counter, prompt if isinstance(prompt, str) else str(to_prompt(prompt))
         return counter.count(text) + (counter.count_messages([], tools) if tools else 0)
-
-
-def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:
-    """Returns a prompt as the LLM writes it around."""
-    to_prompt: Any = llm.completion_to_prompt
-    return prompt if formatted or to_prompt is None else str(to_prompt(prompt))
 
 
 def _too_long(limit: int, needed: int, more: str) -> RequestExceededError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.output_parsers import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import ChatPromptTemplate
@@ -40,6 +41,14 @@ def forms_of(output_cls: Any, llm: Any) -> tuple[dict[str, Any], ...]:
     if not llm.metadata.is_function_calling_model or llm.pydantic_program_mode == PydanticProgramMode.LLM:
         told = {"instructions": PydanticOutputParser(output_cls).format("")}
     return {"response_format": output_cls}, told
+
+
+def forms_beside(llm: Any) -> tuple[dict[str, Any], ...]:
+    """Returns what a `StructuredLLM` adds to its LLM's requests, in each form; nothing of any other LLM."""
+    if not isinstance(llm, StructuredLLM):
+        return ({},)
+    own = {"own_prompt": llm.system_prompt}  # the LLM inside adds its own, too
+    return tuple({**form, **own} for form in forms_of(llm.output_cls, llm.llm))
 
 
 def _plain(schema: Any) -> Any:

@@ -209,6 +209,12 @@ def fit_texts(
         room = max(1, room - over)
 
 
+def as_text(llm: LLM, prompt: str, *, formatted: bool = False) -> str:
+    """Returns a prompt as the LLM writes it around."""
+    to_prompt: Any = llm.completion_to_prompt
+    return prompt if formatted or to_prompt is None else str(to_prompt(prompt))
+
+
 def is_texts(value: Any) -> bool:
     """Returns whether a variable is a text, or a list of texts or messages, and not empty."""
     parts = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()

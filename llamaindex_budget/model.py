@@ -7,8 +7,9 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from operator import index
-from typing import Any, NamedTuple, SupportsIndex, TypeVar
+from typing import Any, NamedTuple, SupportsIndex, TypeVar, cast
 
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -21,10 +22,11 @@ from rankbudget.adapters import Steps, adrive, drive
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._codec import shallow_copy
-from ._limits import Door, Limits, as_text
+from ._limits import Door, Limits
 from ._options import check_values
-from ._request import FixedPrompt, forms_of
+from ._request import FixedPrompt, forms_beside, forms_of, schemas_in
 from ._sharing import adopt
+from ._texts import as_text
 from ._unsent import client_of
 
 LLMT = TypeVar("LLMT", bound=LLM)
@@ -92,7 +94,8 @@ def budget_model(
     if isinstance(llm, StructuredLLM):  # the LLM inside sees the schema
         given = session or budget
         bounded = budget_model(llm.llm, given, max_tokens=max_tokens, counter=counter, on_report=on_report)
-        return llm.model_copy(update={"llm": bounded})
+        kind = BoundedStructuredLLM if type(llm) is StructuredLLM else type(llm)
+        return cast("LLMT", shallow_copy(llm, kind).model_copy(update={"llm": bounded}))
     inner = None
     if isinstance(model, _BudgetLLM):
         before = _door(model)
@@ -128,9 +131,9 @@ class _BudgetLLM:
         """What is told of every fit of a request."""
         return _door(self).limits.on_report
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        door = _door(self)
-        return _bounded, (door.llm, door.limits)
+    def as_structured_llm(self, output_cls: Any, **kwargs: Any) -> StructuredLLM:
+        """Returns an LLM that answers with `output_cls`, and plans and shortens beside its schema."""
+        return BoundedStructuredLLM(llm=self, output_cls=output_cls, **kwargs)
 
 
 def _bounded(llm: Any, limits: Limits) -> Any:
@@ -140,8 +143,16 @@ def _bounded(llm: Any, limits: Limits) -> Any:
     return shallow_copy(llm, _bounded_class(own), **{_BUDGET: limits})
 
 
+def _made_again(llm: Any) -> tuple[Any, ...]:
+    """Returns how a bounded LLM is unpickled."""
+    door = _door(llm)
+    return _bounded, (door.llm, door.limits)
+
+
 def _door(llm: Any) -> Door:
     """Returns a bounded LLM's limits, with the LLM as it was given: a copy that shares what it refers to."""
+    if isinstance(llm, StructuredLLM):
+        return replace(_door(llm.llm), around=llm)
     plain = shallow_copy(llm, type(llm).__mro__[2])
     return Door(plain, plain.__pydantic_private__.pop(_BUDGET))
 
@@ -152,6 +163,7 @@ def _bounded_class(own: type[LLM]) -> type[LLM]:
 
     def fill(namespace: dict[str, Any]) -> None:
         namespace.update({_BUDGET: PrivateAttr(default=None), "__annotations__": {_BUDGET: Any}})
+        namespace["__reduce__"] = _made_again
         namespace.update(__module__=own.__module__, __qualname__=own.__qualname__, __doc__=own.__doc__)
 
     made: type[Any] = types.new_class(own.__name__, (_BudgetLLM, own), {}, fill)
@@ -232,7 +244,9 @@ def _with_tools(
 
 def _predict(door: Door, _: Any, prompt: Any, **variables: Any) -> Steps[_Request]:
     yield from ()  # there is nothing to wait for
-    return _Request((prompt,), door.variables(prompt, variables, {}))
+    for form in forms_beside(door.around):
+        variables = door.variables(prompt, variables, form)
+    return _Request((prompt,), variables)
 
 
 def _structured(
@@ -264,3 +278,18 @@ _CHECKED: dict[str, Callable[..., Steps[_Request]]] = {
     name: steps for steps, names in _STEPS.items() for name in names.split()
 }
 """How each way of asking is made to fit, by the name of the method."""
+
+
+class BoundedStructuredLLM(_BudgetLLM, StructuredLLM):
+    """A `StructuredLLM` of a bounded LLM: of a finished prompt that one could shorten no variable."""
+
+    @property
+    def request_limit(self) -> int:
+        """Most tokens of a request beside what is added to each: schema, instruction, system prompt."""
+        count = self.request_counter.count_messages
+        told = [schemas_in(None, form) for form in forms_beside(self)]
+        return max(1, _door(self).limit({}) - max(count([], form) for form in told) + count([]))
+
+
+for _name in _STEPS[_predict].split():
+    setattr(BoundedStructuredLLM, _name, _checked(_name, getattr(StructuredLLM, _name), _predict))

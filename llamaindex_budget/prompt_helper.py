@@ -35,7 +35,7 @@ from ._counters import counter_named, counter_of, known_window, request_counter_
 from ._events import send_report
 from ._options import check_part, check_values, named
 from ._render import QUESTIONS
-from ._request import schemas_in
+from ._request import forms_beside, schemas_in
 from ._sharing import budget_for, shared_budget
 from ._texts import fit_texts, room_for_texts
 
@@ -135,7 +135,8 @@ class BudgetPromptHelper(PromptHelper):
             return []
         chunks = [chunk.strip() for chunk in text_chunks if chunk.strip()]
         # Of a program's finished messages, with a schema beside or inside, a bounded model shortens none.
-        door = None if beside or sent.output_parser else self._door_of(llm)
+        finished = beside or sent.output_parser or isinstance(llm, StructuredLLM)
+        door = None if finished else self._door_of(llm)
         tools = [*(tools or ()), *beside]
         room = self._room_of_one(sent, chunks, padding, llm=llm, tools=tools, door=door)
         kept = self._kept(sent, chunks, room, llm) if chunks else {}
@@ -226,10 +227,12 @@ class BudgetPromptHelper(PromptHelper):
 
     def _room_beside(self, prompt: Any, limit: int, llm: Any, tools: Any) -> int:
         """Returns the tokens that the prompt as it is sent, with its chunk still empty, leaves for chunks."""
-        tools = self._get_tools_from_llm(llm=llm, tools=list(tools or ()))
         counter, door, messages = self._counter_for(llm), self._door_of(llm), _as_sent(prompt, llm)
-        schemas = schemas_in(_model(llm), {"tools": tools}) or None
-        left = limit - counter.count_messages([CODEC.to_dict(m) for m in messages], schemas)
+        sent = [CODEC.to_dict(m) for m in messages]
+        left = limit
+        for form in forms_beside(llm):
+            told = {**form, "tools": [*(tools or ()), *form.get("tools", ())]}
+            left = min(left, limit - counter.count_messages(sent, schemas_in(_model(llm), told) or None))
         chat = door is not None and door.metadata.is_chat_model
         return room_for_texts(left, messages, counter) if chat else left
 

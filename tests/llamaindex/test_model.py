@@ -305,7 +305,8 @@ async def test_structured_requests_past_chat() -> None:
 def test_a_structured_model_is_bounded_inside() -> None:
     """Of a `StructuredLLM` the LLM inside is bounded, which sees the schema."""
     made = budget_model(StructuredLLM(llm=MockLLM(), output_cls=Answer), max_tokens=100)
-    assert type(made) is StructuredLLM
+    assert isinstance(made, StructuredLLM)
+    assert made.output_cls is Answer
     assert made.llm.request_limit == 100
 
 

@@ -8,6 +8,7 @@ import pkgutil
 import re
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import llama_index.core
@@ -15,18 +16,28 @@ import pytest
 from llama_index.core import Settings
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.response_synthesizers import ResponseMode
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.llms.structured_llm import StructuredLLM
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.response_synthesizers.base import BaseSynthesizer
 from llama_index.core.workflow import Workflow
+from llama_index.llms.openai import OpenAI
 from llama_index.llms.openai_like import OpenAILike
+from pydantic import Field
 
-from llamaindex_budget import budget_model
+from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
+    BudgetNodePostprocessor,
+    BudgetPromptHelper,
+    budget_model,
+)
 from rankbudget import TokenBudget
 from rankbudget.testing.server import Reply, StrictModelServer
-from tests.llamaindex.engine_cases import CASES, NO_DOOR, SYNTHESIZERS
-from tests.llamaindex.models import strict_llm
+from tests.llamaindex.engine_cases import ANSWER, CASES, NO_DOOR, SYNTHESIZERS, Answer
+from tests.llamaindex.models import CL100K, FixedRetriever, nodes, strict_llm, words
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),  # the host's own
@@ -112,3 +123,94 @@ def test_no_synthesizer_is_forgotten() -> None:
         "no_text",
         "context_only",
     }
+
+
+# ---------------------------------------------------------------- structured LLMs
+FACTS = '{"facts": ["tea"]}'
+LIMIT = 2000
+TOLD = ("format", "tool", "instruction", "completion")
+QUESTION = "What does item 305 weigh?"
+
+
+class _Completes(CustomLLM):
+    """A completion model that keeps its prompts."""
+
+    prompts: list[str] = Field(default_factory=list)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(context_window=LIMIT + 300, num_output=300)
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        self.prompts.append(prompt)
+        return CompletionResponse(text=FACTS)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        yield self.complete(prompt)
+
+
+def _told(way: str, server: StrictModelServer) -> Any:
+    """Returns an LLM that sends an output class in this way, bounded."""
+    server.default = ANSWER if way == "tool" else Reply(text=FACTS)
+    own: Any = {"api_base": server.base_url, "api_key": "none", "max_retries": 0, "max_tokens": 300}
+    made = {
+        "format": lambda: OpenAI("gpt-4o", **own),
+        "tool": lambda: OpenAI("gpt-4", **own),
+        "instruction": lambda: strict_llm(
+            server.base_url, is_function_calling_model=False, context_window=LIMIT + 300
+        ),
+        "completion": _Completes,
+    }[way]()
+    return budget_model(made, max_tokens=LIMIT)
+
+
+def _sizes(llm: Any, server: StrictModelServer) -> list[int]:
+    assert [r.problems for r in server.requests if r.problems] == []
+    return [r.prompt_tokens for r in server.requests] or [
+        CL100K.count(text) for text in getattr(llm, "prompts", ())
+    ]
+
+
+@pytest.mark.parametrize("way", TOLD)
+@pytest.mark.parametrize("mode", SYNTHESIZERS.values())
+async def test_a_structured_llm_answers_whatever_is_found(mode: ResponseMode, way: str) -> None:
+    """The prompt helper leaves room for the schema: no call is refused, and no more are made than of the LLM inside."""
+    with StrictModelServer(context_window=LIMIT + 300) as server:
+        llm, made = _told(way, server), []
+        structured = llm.as_structured_llm(Answer)
+        Settings.prompt_helper = BudgetPromptHelper.from_llm_metadata(llm.metadata)
+        plain = StructuredLLM(llm=llm, output_cls=Answer)
+        for asked, known in [*product((llm, structured), (None, llm, structured)), (plain, None)]:
+            found = nodes(20)
+            if known is not None:
+                found = BudgetNodePostprocessor(llm=known).postprocess_nodes(found, query_str=QUESTION)
+            texts, before = [item.get_content() for item in found], len(_sizes(llm, server))
+            synthesizer = get_response_synthesizer(llm=asked, response_mode=mode)
+            synthesizer.get_response(QUESTION, texts)
+            await synthesizer.aget_response(QUESTION, texts)
+            made.append(len(_sizes(llm, server)) - before)
+        assert made[3:] == [*made[:3], made[0]]
+        assert max(_sizes(llm, server)) <= LIMIT
+
+
+@pytest.mark.parametrize("way", TOLD[:3])
+@pytest.mark.parametrize("engine", [ContextChatEngine, CondensePlusContextChatEngine])
+@pytest.mark.parametrize("helper", [True, False])
+async def test_a_structured_llm_chats_whatever_is_found(engine: Any, way: str, helper: bool) -> None:
+    """A memory made with the LLM inside does not know of the schema; the helper and the last door do."""
+    with StrictModelServer(context_window=LIMIT + 300) as server:
+        llm = _told(way, server)
+        structured = llm.as_structured_llm(Answer)
+        Settings.prompt_helper = BudgetPromptHelper.from_llm_metadata(llm.metadata) if helper else None
+        for known in (llm, structured):
+            memory = BudgetChatMemoryBuffer.from_defaults(llm=known)
+            chat = engine.from_defaults(
+                retriever=FixedRetriever(nodes(20)),
+                llm=structured,
+                memory=memory,
+                node_postprocessors=[BudgetNodePostprocessor(memory=memory)],
+            )
+            for turn in range(4):
+                question = f"{QUESTION} Case {turn}: {words(160)}"
+                assert "tea" in str(chat.chat(question) if turn % 2 else await chat.achat(question))
+        assert max(_sizes(llm, server)) <= LIMIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ToolCallBlock
-from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
+from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata, MockLLM
+from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llama_index.llms.ollama import Ollama
 from pydantic import BaseModel, Field, create_model
@@ -242,3 +244,61 @@ def test_a_text_without_a_question_is_never_all_cut(
     else:
         assert re.search(r"needs [\d,]+ tokens .*question \d", said)
         assert needed > limit
+
+
+class _Schema(PlayLLM):
+    """Answers each class with its fields; asked for one as a tool, an instruction or a completion."""
+
+    way: str = "tool"
+    holds: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        given: LLMMetadata = super().metadata
+        chat, tool = self.way != "completion", self.way == "tool"
+        return given.model_copy(update={"is_chat_model": chat, "is_function_calling_model": tool})
+
+    def _play(self, messages: Any, tools: Any = ()) -> ChatResponse:
+        self.answer = json.dumps(self.holds)
+        if tools:
+            made = ToolCallBlock(tool_call_id="c", tool_name="Made", tool_kwargs=self.holds)
+            self.steps = [ChatMessage(role="assistant", blocks=[made])]
+        return super()._play(messages, tools)
+
+
+@draws(asynchronous=True)
+@given(
+    way=st.sampled_from(["tool", "instruction", "completion"]),
+    fields=st.integers(1, 9),
+    limit=st.integers(800, 1300),
+    rule=st.sampled_from([None, "Be brief and kind. " * 9]),
+    made=st.sampled_from(["as_structured_llm", "budget_model", "pickle"]),
+    facts=st.integers(0, 90),
+)
+async def test_a_structured_llm_shortens_variables_beside_its_schema(
+    way: str, fields: int, limit: int, rule: str | None, made: str, facts: int
+) -> None:
+    """As `structured_predict` does: no request is refused or too large, and the asked text stays; what fits is whole."""
+    names = [f"a_rather_long_field_name_number_{i}" for i in range(fields)]
+    output: Any = create_model("Made", **dict.fromkeys(names, (str, ...)))
+    own = _Schema(requests=[], way=way, holds=dict.fromkeys(names, "tea"), window=9999, system_prompt=rule)
+    if made == "budget_model":
+        llm = budget_model(StructuredLLM(llm=own, output_cls=output, system_prompt=rule), max_tokens=limit)
+    else:
+        llm = budget_model(own, max_tokens=limit).as_structured_llm(output, system_prompt=rule)
+    assert isinstance(llm, StructuredLLM)
+    if made == "pickle":
+        llm.output_cls = BaseModel  # a class of this function cannot be pickled
+        llm = pickle.loads(pickle.dumps(llm))
+        llm.output_cls = output
+    text = "\n\n".join(f"Room {i} has {i + 1} windows. It is very old." for i in [*range(facts), 7])
+    template, asked = PromptTemplate("Facts: {context_str}\nQ: {query_str}"), {"query_str": QUESTION}
+    assert "tea" in llm.predict(template, context_str=text, **asked)
+    assert "tea" in await llm.apredict(template, context_str=text, **asked)
+    inner: Any = llm.llm
+    for messages, schemas in inner.requests:
+        said = "\n".join(str(m.content) for m in messages)
+        assert COUNTER.count(said) <= limit
+        assert "Room 7 has 8 windows." in said
+        assert said.count("Room") >= min(facts, 3)
+        assert bool(schemas) == (way == "tool")
