@@ -14,7 +14,7 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rankbudget import BudgetSession, Scope, Scorer, TokenBudget
+from rankbudget import BudgetSession, Scope, Scorer, TokenBudget, counter_for
 from rankbudget.adapters import check_options, is_blocking
 from rankbudget.errors import BudgetConfigError, check_count, shown
 
@@ -57,6 +57,14 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "nodes": _is_list_of(NodeWithScore),
     "text_chunks": _is_list_of(str),
 }
+
+
+def _counter_problems(given: Any) -> list[str]:
+    try:
+        counter_for(given)
+    except BudgetConfigError as error:
+        return [str(error)]
+    return []
 
 
 def check_part(owner: type, given: Mapping[str, Any], *, beside: Iterable[str] = ()) -> None:
@@ -102,6 +110,8 @@ def check_values(given: Mapping[str, Any], *required: str) -> None:
             continue
         if name in _COUNTS:
             check_count(name, value, problems, low=1)
+        elif name == "counter":
+            problems += _counter_problems(value)
         elif not isinstance(value, kind) or (name in _CHECKS and not _CHECKS[name](value)):
             problems.append(f"{name} must be {description or 'a function'} (got {shown(value)})")
     if given.get("session") is not None and given.get("summarizer") is not None:

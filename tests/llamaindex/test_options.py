@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
     "chats": (lb.StoredChatStore, {}, ["place", "user", "project", "scope", "store"]),
     "async chats": (lb.StoredAsyncChatStore, {}, ["chats", "user", "project", "scope"]),
 }
+NO_COUNTER = ("summarizer", "embedding", "chats", "async chats")
 
 
 @given(st.data())
@@ -82,6 +83,15 @@ def test_a_misspelt_option_is_refused_with_the_nearest_name(data: st.DataObject)
         return
     with pytest.raises(BudgetConfigError, match=f"did you mean '{option}'"):
         make(**needed, **{misspelt: None})
+
+
+@pytest.mark.parametrize("part", [name for name in PARTS if name not in NO_COUNTER])
+@pytest.mark.parametrize("counter", [7, [len], object()])
+def test_a_counter_that_counts_nothing_is_refused_at_once(part: str, counter: Any) -> None:
+    """When the part is made, not in its first turn."""
+    make, needed, _ = PARTS[part]
+    with pytest.raises(BudgetConfigError, match="counter must be a model's name"):
+        make(**needed, counter=counter)
 
 
 def _ways() -> dict[str, Callable[[dict[str, Any]], Any]]:
