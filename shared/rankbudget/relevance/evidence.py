@@ -117,8 +117,9 @@ def rate_sentences_of(
     matches = _direct_matches(query, segments, split)
     documents = _in_tiers(list(rated), list(map(max, split.rows(matches))))
     best = list(map(max, split.rows(flat)))
+    usual = sum(best) / max(1, len(best))
     flat = [
-        documents[i] + (rating - best[i] if len(segments[i].text) > SHORT else 0.0)
+        documents[i] + (rating - usual if len(segments[i].text) > SHORT else 0.0)
         for rating, i in zip(flat, split.owners, strict=True)
     ]
     return split.rows(_in_tiers(flat, matches))
