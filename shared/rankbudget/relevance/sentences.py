@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 
 from .corpus import BoundedCache
@@ -109,15 +108,15 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(pieces) or (text,)
 
 
-def _joined(pieces: Sequence[str]) -> list[str]:
-    """Returns neighbours as one piece, each no longer than the longest record: some would fill all the room."""
-    joined = [""]
-    for piece in pieces:
+def _joined(pieces: list[str]) -> list[str]:
+    """Returns neighbours as one piece, up to the length of the longest record: more has room in few prompts."""
+    joined = pieces[:1]
+    for piece in pieces[1:]:
         if len(joined[-1]) + len(piece) <= LONGEST:
             joined[-1] += piece
         else:
             joined.append(piece)
-    return joined if joined[0] else joined[1:]
+    return joined
 
 
 def _sentences(text: str) -> list[str]:
