@@ -109,7 +109,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _joined(pieces: list[str]) -> list[str]:
-    """Returns neighbours as one piece, up to the length of the longest record: more has room in few prompts."""
+    """Returns neighbours as one piece, up to `LONGEST` characters: few prompts have room for more."""
     joined = pieces[:1]
     for piece in pieces[1:]:
         if len(joined[-1]) + len(piece) <= LONGEST:
