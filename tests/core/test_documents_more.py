@@ -12,7 +12,7 @@ from rankbudget import Segment, counter_for, fit_documents, fit_messages
 from rankbudget.conversation.next_call import Said, values_of
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 from rankbudget.relevance.lexical import Bm25Scorer
-from rankbudget.relevance.sentences import split_sentences
+from rankbudget.relevance.sentences import MOST, split_sentences
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
 
@@ -170,3 +170,27 @@ def test_a_dropped_document_says_why_free_tokens_are_not_used(lengths: list[list
                 0
             ]
             assert own or decided[named.strip("'")].action != "kept", decision
+
+
+LINES = {
+    "lines": ("The {} of hall {} was read {} times.", "\n"),
+    "prose": ("The {} of hall {} was read {} times.", " "),
+    "rows": ("{},hall {},{}", "\n"),
+    "records": ('{{"part": "{}", "hall": {}, "reads": {}}},', " "),
+}
+"""A line of a long document and what is between two of them."""
+
+
+@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
+def test_the_answer_stays_wherever_it_is_in_a_very_long_document(kind: str, share: float) -> None:
+    """Behind the sentences that are told apart, too; what is kept of the document is more than that line."""
+    form, between = LINES[kind]
+    parts = ("valve", "pump", "belt", "motor")
+    lines = [form.format(parts[n % 4], n * 7919 % 9973, n) for n in range(MOST * 6 // 5)]
+    lines.insert(int(len(lines) * share), form.format("QX-4471", "blue", 5))
+    made = fit_documents(
+        [between.join(lines)], max_tokens=800, query="How often was QX-4471 read?", counter=WordCounter()
+    )
+    assert lines[int((len(lines) - 1) * share)] in made.text
+    assert made.report.total_tokens > 400

@@ -109,3 +109,53 @@ def test_scores_decide_between_texts_that_say_the_same_of_the_question(scores: l
     kept = {segment.id for segment in made.segments}
     ranked = sorted(segments, key=lambda segment: -(segment.score or 0))
     assert kept == {segment.id for segment in ranked[: len(kept)]}
+
+
+RECORDS = {
+    "Ticket #{}: {}\nStatus: closed\n\n{}": "Resolution: {}.",
+    "This case {} is about {}. {}": "As a resolution we chose this: {}.",
+    "id: {}\nsubject: {}\nopened: 2026-11-02\n{}": "resolution: {}",
+}
+"""Records with what one is about first, and the line of each that is asked for."""
+ISSUES = (
+    "printer offline,search empty,login loop,disk full,camera black,VPN slow on mobile,mail bounce".split(",")
+)
+LOGGED = (
+    "[{0}:0{1}] agent{1}: asked the user to send logs. The user replied that nothing changed on build {2}.",
+    "Note {2}: the caller was told to wait for step {0}, and the case went to team {1}.",
+    "Thank you for contacting us. Please rate our service.",
+)
+
+
+def record(draw: random.Random, form: str, number: int, issue: str, fix: str) -> str:
+    """A record of that form with three to fourteen lines around the one that says what helped."""
+    lines = [
+        draw.choice(LOGGED).format(draw.randint(1, 20), draw.randint(0, 9), draw.randint(1000, 9999))
+        for _ in range(draw.randint(3, 14))
+    ]
+    lines.insert(draw.randrange(len(lines) + 1), RECORDS[form].format(fix))
+    return form.format(number, issue, "\n".join(lines))
+
+
+@draws()
+@given(
+    seed=st.integers(0, 10**6),
+    form=st.sampled_from(list(RECORDS)),
+    count=st.integers(4, 16),
+    step=st.sampled_from([0.001, 0.004, 0.02]),
+    limit=st.integers(300, 700),
+)
+def test_a_record_that_says_all_words_keeps_its_answer_at_any_rank(
+    seed: int, form: str, count: int, step: float, limit: int
+) -> None:
+    """The sharper its first line matches, the sooner its other lines were dropped for texts that say nothing."""
+    draw = random.Random(seed)
+    own, fix = draw.randrange(count), f"install driver {seed % 90 + 10}.{seed % 7}"
+    texts = [record(draw, form, 4100 + n, draw.choice(ISSUES), "restart the device") for n in range(count)]
+    texts[own] = record(draw, form, 4100 + own, "VPN drops after sleep", fix)
+    segments = [Segment(id=str(n), text=text, score=0.84 - step * n) for n, text in enumerate(texts)]
+    for query in (
+        "VPN drops after sleep resolution",
+        "What was the resolution when the VPN drops after sleep?",
+    ):
+        assert RECORDS[form].format(fix) in fit_documents(segments, max_tokens=limit, query=query).text

@@ -17,6 +17,8 @@ _LONGEST = 300
 """Characters of a sentence that may ask for something; a longer one is pasted."""
 _PASTE, _PASTED = 120, 3
 """A text with something pasted has more characters, and is so many times as long as its question."""
+_NEAR = 10_000
+"""Characters at the start and at the end of a text in which these sentences are looked for."""
 _WORD, _ALIKE = re.compile(r"\w+"), 8
 _FEWEST = 2
 """Words that a question has at least to say something by itself."""
@@ -27,7 +29,7 @@ def own_questions(text: str) -> list[str]:
 
     A line without a full stop is no question, however it starts and ends.
     """
-    sentences = split_sentences(text)
+    sentences = _near_ends(text)
     closed = [one.endswith("\n") or one.rstrip().endswith(_MARKS) for one in sentences]
     last = len(sentences) - 1
     asking = [i for i in range(max(0, last - _LAST), last) if _asks(sentences[i])]
@@ -59,10 +61,18 @@ def queries_of(query: str) -> tuple[str, ...]:
 
 def _asked_with_a_mark(query: str) -> str:
     """Returns the sentences with a question mark near the ends of a text."""
-    sentences = split_sentences(query)
+    sentences = _near_ends(query)
     near_ends = {*sentences[:_FIRST], *sentences[-_LAST:]}
     asked = [one.strip() for one in dict.fromkeys(sentences) if one in near_ends and _asks(one)]
     return " ".join(one for one in asked if len(one) <= _LONGEST)
+
+
+def _near_ends(text: str) -> tuple[str, ...]:
+    """Returns the sentences of a text; of a long one those near its ends, without the two that are cut."""
+    if len(text) <= 2 * _NEAR:
+        return split_sentences(text)
+    first, last = split_sentences(text[:_NEAR]), split_sentences(text[-_NEAR:])
+    return (*(first[:-1] or first), *(last[1:] or last))
 
 
 def _asked_apart(query: str) -> str:

@@ -105,10 +105,11 @@ def rate_sentences(query: str, segments: Sequence[Segment], scorer: Scorer) -> l
 def rate_sentences_of(
     query: str, segments: Sequence[Segment], scorer: Scorer, rated: Sequence[float]
 ) -> list[list[float]]:
-    """Returns the same where a host `rated` the documents: a sentence falls behind the best of its document.
+    """Returns the same where a host `rated` the documents: a usual best sentence is rated as its document.
 
     A document with a direct match comes first, as the match does, and the sentences of a short one are rated
-    alike: a name does not stay without its record.
+    alike: a name does not stay without its record. Sentences do not fall behind the best of their own
+    document: the sharper the line that names it matches, the sooner the line that answers would be dropped.
     """
     split = Sentences.of(segments)
     held = split.indexes(segments)
@@ -117,8 +118,9 @@ def rate_sentences_of(
     matches = _direct_matches(query, segments, split)
     documents = _in_tiers(list(rated), list(map(max, split.rows(matches))))
     best = list(map(max, split.rows(flat)))
+    usual = sum(best) / max(1, len(best))
     flat = [
-        documents[i] + (rating - best[i] if len(segments[i].text) > SHORT else 0.0)
+        documents[i] + (rating - usual if len(segments[i].text) > SHORT else 0.0)
         for rating, i in zip(flat, split.owners, strict=True)
     ]
     return split.rows(_in_tiers(flat, matches))

@@ -71,7 +71,7 @@ _SMALL_END, _FEWEST_SMALL = re.compile(r"(?<=[^\W\d_]{2})\.(?= {1,79}[a-z])"), 2
 _LINE_END = re.compile(r"[ \t\r]*\n")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
 MOST = 20_000
-"""Sentences that are told apart in one text; the rest of a longer one is a single piece."""
+"""Sentences that are told apart in one text; behind these a piece has several, up to `LONGEST` characters."""
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
@@ -104,8 +104,19 @@ def _split(text: str) -> tuple[str, ...]:
             start = end
     pieces += _sentences(text[start:])
     if len(pieces) > MOST:
-        pieces[MOST:] = ["".join(pieces[MOST:])]
+        pieces[MOST:] = _joined(pieces[MOST:])
     return tuple(pieces) or (text,)
+
+
+def _joined(pieces: list[str]) -> list[str]:
+    """Returns neighbours as one piece, up to `LONGEST` characters: few prompts have room for more."""
+    joined = pieces[:1]
+    for piece in pieces[1:]:
+        if len(joined[-1]) + len(piece) <= LONGEST:
+            joined[-1] += piece
+        else:
+            joined.append(piece)
+    return joined
 
 
 def _sentences(text: str) -> list[str]:
@@ -123,8 +134,6 @@ def _sentences(text: str) -> list[str]:
             pieces.append(text[start:end])
             start = end
             shortest = _SHORTEST.search(text, start)
-            if len(pieces) >= MOST:
-                break
     if start < len(text) and (text[start:].strip() or not pieces):
         pieces.append(text[start:])
     elif start < len(text):

@@ -89,3 +89,10 @@ def test_what_nothing_is_pasted_beside_is_one_question() -> None:
     for query in ("Where is it?", "Where is it? " * 30, f"What does this mean?\n{log}", log, "", mail):
         assert queries_of(query) == (query,)
     assert queries_of(f"{log}\nWhere is the blue pump?")[0] == "Where is the blue pump?"
+
+
+@pytest.mark.parametrize("lines", [50, 2_000, 30_000])
+def test_the_question_behind_a_paste_is_found_however_long_that_is(lines: int) -> None:
+    """It is looked for at the end of the text, not in a piece of many sentences."""
+    paste = "".join(f"Order {n} was refused by a bank in hall {n}. " for n in range(lines))
+    assert queries_of(f"{paste}Which bank refused order 17?")[0] == "Which bank refused order 17?"

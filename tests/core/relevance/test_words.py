@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget.relevance.sentences import split_sentences
+from rankbudget.relevance.long_lines import LONGEST
+from rankbudget.relevance.sentences import MOST, split_sentences
 from rankbudget.relevance.words import content_terms, fold, grams, raw_words, stem
 
 ANY_TEXT = st.text(alphabet=st.sampled_from("ab Z.!?\n\t。！é中文日本ไทยعربи\u0301'\"“)…1,;"), max_size=60)
@@ -86,3 +87,13 @@ def test_sentence_ends(text: str, count: int) -> None:
 def test_many_sentences_cost_no_more_each() -> None:
     """Splitting a text looks at a bounded stretch around each mark, however long the text is."""
     assert len(split_sentences("Go on. " * 20_000)) == 20_000
+
+
+@pytest.mark.parametrize("between", [" ", "\n", " \n\n"])
+def test_a_very_long_text_has_no_piece_that_fills_a_prompt(between: str) -> None:
+    """Behind the sentences that are told apart a piece has several; joined, the pieces are the text."""
+    text = between.join(f"It was read {n} times." for n in range(2 * MOST))
+    pieces = split_sentences(text)
+    assert "".join(pieces) == text
+    assert max(map(len, pieces)) <= LONGEST
+    assert MOST < len(pieces) < MOST + len(text) // (LONGEST // 2)
