@@ -103,8 +103,8 @@ def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _S
 def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source: _Source) -> dict[Any, Any]:
     if value.get("role") is None and source == "line":
         source = "text"
-    elif value.get("role") is None and keep == _OF_MESSAGES and "type" in value:
-        keep = ()  # an item of OpenAI's Responses API, or a block: "content" is another one's field
+    elif keep == _OF_MESSAGES and (value.get("parts") or (value.get("role") is None and "type" in value)):
+        keep = ()  # Gemini's, an item of OpenAI's Responses API, or a block: "content" is another one's field
     payloads = {*_PAYLOADS, "content"} if value.get("type") == "web_search_tool_result" else _PAYLOADS
     made: dict[Any, Any] = {}
     for key, inner in value.items():
