@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -78,6 +78,12 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
         msg = "a row must have a question or a history with a user message (got neither)."
         raise RowError(msg)
     return PromptParts(blocks, question, tools or None)
+
+
+def read_history(value: Any) -> list[Any]:
+    """Returns the messages of a history as `read_row` reads it; raises RowError where it cannot."""
+    value = _decoded("history", value)
+    return [] if _is_missing("history", value) else _read("history", value, "table")
 
 
 def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _Source = "table") -> Any:
@@ -212,6 +218,12 @@ def _has_role(value: Any, roles: Collection[str]) -> bool:
 def _is_block(value: Any) -> bool:
     """Returns whether a value is a content block with a text, as in a system prompt of Anthropic."""
     return isinstance(value, Mapping) and "role" not in value and isinstance(value.get("text"), str)
+
+
+def names_of(history: Iterable[Any]) -> list[str]:
+    """Returns how outputs name the messages of a history, whose own ids are texts."""
+    own = DictCodec().message_id
+    return [own(message) or f"history-{i}" for i, message in enumerate(history)]
 
 
 def asks(message: Mapping[str, Any]) -> bool:
