@@ -31,6 +31,9 @@ RULE: dict[str, object] = {"type": "text", "text": "Rule one."}
         [{"role": "developer", "content": "Rule one."}],
         [{"role": "system", "content": [RULE]}, {"role": "system", "content": None}],
         [RULE],
+        RULE,
+        {"parts": [{"text": "Rule one."}]},
+        [{"role": None, "parts": [{"text": "Rule one."}]}],
     ],
 )
 def test_project_and_task_are_read_as_the_system_prompt(given: object, name: str) -> None:
@@ -324,7 +327,7 @@ def test_roles_of_a_prompt_are_a_providers(turns, asks, in_parts, as_json):
 @draws()
 @given(
     st.lists(st.sampled_from(["Hi", "Tea?"]), min_size=2, max_size=9),
-    st.sampled_from([None, "Be brief.", ["Be brief.", "Be kind."]]),
+    st.sampled_from([None, "Be brief.", ["Be brief.", "Be kind."], {"parts": [{"text": "Be brief."}]}]),
     st.sampled_from([None, "Is tea hot?", {"role": "user", "parts": [{"text": "Is tea hot?"}]}]),
     st.lists(st.just("Tea is hot."), max_size=2),
     st.sampled_from([None, "google"]),

@@ -240,10 +240,11 @@ class FitPrompt:
             problems.append(
                 f"a batch must have one of the columns {usual} (got {seen}). Set columns= for others"
             )
-        problems += [
-            f"a batch must not have the output column {column!r} already. Rename the output with outputs="
-            for column in self.taken(names)
-        ]
+        if taken := self.taken(names):
+            seen = f"{', '.join(map(repr, taken))} already"
+            problems.append(
+                f"a batch must not have output columns (got {seen}). Rename the outputs with outputs="
+            )
         if problems:
             raise BudgetConfigError.of(problems)
         return used

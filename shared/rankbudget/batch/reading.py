@@ -142,7 +142,7 @@ def _is_missing(name: str, value: Any) -> bool:
     if isinstance(value, str):
         if name == "question":  # one of blanks is an error: another text would be asked instead
             return not value
-        return _is_blank(value) or (name not in _TEXTS and value.strip() == "null")
+        return _is_blank(value) or value.strip() == "null"
     return _is_null(value)
 
 
@@ -185,6 +185,7 @@ def _objects(name: str, given: list[Any]) -> list[Any]:
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
     """Returns a list of texts; of "system", those beside system messages become messages, too."""
+    given = [content_text(one["parts"]) if _is_instruction(one) else one for one in given]
     given = [one for one in given if not _is_blank(one)]
     if given and all(_is_block(one) for one in given):
         given = [{"role": "system", "content": given}]
@@ -207,7 +208,7 @@ def _messages_in(name: str, text: str) -> Any:
     value = [one for one in value if one is not None] if isinstance(value, list) else value
     listed = value if isinstance(value, list) else [value]
     fine = all(isinstance(one, str) or (isinstance(one, Mapping) and "role" in one) for one in listed)
-    fine = fine or (name != "question" and isinstance(value, list) and all(map(_is_block, value)))
+    fine = fine or (name != "question" and all(_is_block(one) or _is_instruction(one) for one in listed))
     return value if fine and (listed or name != "question") else text
 
 
@@ -218,6 +219,12 @@ def _has_role(value: Any, roles: Collection[str]) -> bool:
 def _is_block(value: Any) -> bool:
     """Returns whether a value is a content block with a text, as in a system prompt of Anthropic."""
     return isinstance(value, Mapping) and "role" not in value and isinstance(value.get("text"), str)
+
+
+def _is_instruction(value: Any) -> bool:
+    """Returns whether a value is a system instruction of Gemini's: parts that are texts."""
+    parts = value.get("parts") if isinstance(value, Mapping) and value.get("role") is None else None
+    return isinstance(parts, list) and bool(parts) and all(map(_is_block, parts))
 
 
 def names_of(history: Iterable[Any]) -> list[str]:
