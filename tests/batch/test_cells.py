@@ -31,6 +31,9 @@ RULE: dict[str, object] = {"type": "text", "text": "Rule one."}
         [{"role": "developer", "content": "Rule one."}],
         [{"role": "system", "content": [RULE]}, {"role": "system", "content": None}],
         [RULE],
+        RULE,
+        {"parts": [{"text": "Rule one."}]},
+        [{"role": None, "parts": [{"text": "Rule one."}]}],
     ],
 )
 def test_project_and_task_are_read_as_the_system_prompt(given: object, name: str) -> None:
@@ -319,6 +322,26 @@ def test_roles_of_a_prompt_are_a_providers(turns, asks, in_parts, as_json):
     assert [{**m, "role": None} for m in made["messages"]] == [{**m, "role": None} for m in history]
     assert all(m["role"] in ({"user"}, answers)[n % 2] for n, m in enumerate(made["messages"]))
     assert made["kept"] == [f"history-{n}" for n in range(len(history))]
+
+
+@draws()
+@given(
+    st.lists(st.sampled_from(["Hi", "Tea?"]), min_size=2, max_size=9),
+    st.sampled_from([None, "Be brief.", ["Be brief.", "Be kind."], {"parts": [{"text": "Be brief."}]}]),
+    st.sampled_from([None, "Is tea hot?", {"role": "user", "parts": [{"text": "Is tea hot?"}]}]),
+    st.lists(st.just("Tea is hot."), max_size=2),
+    st.sampled_from([None, "google"]),
+)
+def test_what_is_added_to_a_chat_of_geminis_has_parts(said, system, question, documents, profile):
+    """Gemini's client takes no other key; what is sent costs what the row says."""
+    chat = [{"role": ("user", "model")[n % 2], "parts": [{"text": text}]} for n, text in enumerate(said)]
+    row = {"system": system, "history": chat, "question": question, "documents": documents}
+    made = FitPrompt(120, profile=profile).row(row)
+    assert all(m.keys() == {"role", "parts"} and m["parts"] for m in made["messages"])
+    assert all(part.keys() == {"text"} for m in made["messages"] for part in m["parts"])
+    assert {m["role"] for m in made["messages"]} <= {"system", "user", "model"}
+    neutral = [DictCodec().to_dict(m) for m in made["messages"]]
+    assert COUNTER.count_messages(neutral) == made["prompt_tokens"]
 
 
 @draws()

@@ -199,6 +199,7 @@ def test_columns_and_outputs_have_other_names():
         ({"quest": ["Why?"]}, {}, "question"),
         ({"question": ["Why?"]}, {"columns": {"history": "chat"}}, "'chat'"),
         ({"question": ["Why?"], "messages": ["x"]}, {}, "'messages' already"),
+        ({"question": [], "kept": [], "messages": []}, {}, "must not have .*'messages', 'kept' already.*=$"),
         ({"question": ["Why?"], "documents": []}, {}, "one length"),
         ({"question": ["Why?"], "documents": None}, {}, "'documents' .* must be a list"),
         ([{"question": "Why?"}], {}, "a list"),

@@ -224,10 +224,10 @@ def test_blocks_of_arrow_have_no_keys_that_others_have():
     assert FitPrompt(300).row({"history": called})["messages"] == called
 
 
-@pytest.mark.parametrize("name", ["history", "documents", "tools"])
+@pytest.mark.parametrize("name", ["history", "documents", "tools", "system", "project", "task"])
 def test_null_written_as_json_is_an_empty_cell(name):
     """`df[name].map(json.dumps)` makes it of an empty one."""
-    made = FitPrompt(200).row({"question": "q?", name: "null"})
+    made = FitPrompt(200, columns={name: name}).row({"question": "q?", name: "null"})
     assert made["messages"] == [{"role": "user", "content": "q?"}]
 
 

@@ -16,6 +16,7 @@ from rankbudget import (
     BudgetConfigError,
     BudgetExceededError,
     BudgetSession,
+    DictCodec,
     MessageError,
     Scope,
     Segment,
@@ -24,8 +25,10 @@ from rankbudget import (
     fit_messages,
 )
 from rankbudget.testing import WordCounter
+from tests.drawing import draws
 
 COUNTER = WordCounter()
+WORDS = counter_for(lambda text: len(text.split()))
 
 
 @pytest.mark.parametrize(
@@ -308,3 +311,33 @@ def test_results_given_as_the_question_are_the_end_of_the_history(
         Assembler(300).assemble({"system": "Be brief."}, query=chat[-1])
     with pytest.raises(MessageError, match="query must be asked by the user"):
         reader.assemble({"history": chat[:-1]}, query=chat[-1], render=lambda _, kept: kept)
+
+
+@draws()
+@given(
+    st.integers(1, 12),
+    st.integers(40, 200),
+    st.sampled_from(["fill", "stable"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_is_added_to_messages_of_parts_has_parts(
+    turns: int, limit: int, cut: Any, asked: bool, documents: bool
+) -> None:
+    """Gemini refuses a content without parts: system text, documents, a summary and the question have them, too."""
+    chat = [
+        {"role": ("user", "model")[n % 2], "parts": [{"text": f"n{n} " * 8}]}
+        for n in range(2 * turns - asked)
+    ]
+    options: dict[str, Any] = {"counter": WORDS, "cut": cut, "summarizer": lambda _text, _most: "So far."}
+    blocks: dict[str, Any] = {"system": "Be brief.", "history": chat, "task": "Read."}
+    blocks |= {"knowledge": ["Tea is hot."]} if documents else {}
+    session = BudgetSession(limit, counter=WORDS)
+    plan = Assembler(limit, session=session, **options).assemble(blocks, query=None if asked else "Hot?")
+    fitted = fit_messages(chat, max_tokens=limit, **options)
+    assert all(m.keys() == {"role", "parts"} for m in [*plan.messages, *fitted.messages])
+    for made in (plan, fitted):
+        neutral = [DictCodec().to_dict(m) for m in made.messages]
+        assert WORDS.count_messages(neutral) == made.report.total_tokens <= limit
+    own = [m for m in plan.messages if any(m is one for one in chat)]
+    assert own == [m for m in plan.messages if m in chat]

@@ -9,5 +9,6 @@ from .daft_frame import fit_daft
 from .files import BatchResult, fit_files
 from .fit_prompt import FitPrompt
 from .progress import Progress
+from .samples import whole_turns
 
-__all__ = ["BatchResult", "FitPrompt", "Progress", "fit_daft", "fit_files"]
+__all__ = ["BatchResult", "FitPrompt", "Progress", "fit_daft", "fit_files", "whole_turns"]

@@ -25,7 +25,6 @@ from ..errors import (
     named_options,
     shown,
 )
-from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE
 from ..messages.texts import content_text
 from ..prompt.assembler import Assembler
@@ -35,7 +34,7 @@ from ..prompt.stages import plain_budget
 from ..relevance.protocol import Scorer
 from ..report.order import in_order
 from ..segment import Block, Decision
-from .reading import INPUTS, USUAL_INPUTS, PromptParts, asks, read_row
+from .reading import INPUTS, USUAL_INPUTS, PromptParts, asks, names_of, read_row
 from .tables import OUTPUTS, REASONS, as_json, in_columns, in_utf8, table_of
 
 _STAYS = frozenset({"system", "query"})
@@ -241,19 +240,20 @@ class FitPrompt:
             problems.append(
                 f"a batch must have one of the columns {usual} (got {seen}). Set columns= for others"
             )
-        problems += [
-            f"a batch must not have the output column {column!r} already. Rename the output with outputs="
-            for column in self.taken(names)
-        ]
+        if taken := self.taken(names):
+            seen = f"{', '.join(map(repr, taken))} already"
+            problems.append(
+                f"a batch must not have output columns (got {seen}). Rename the outputs with outputs="
+            )
         if problems:
             raise BudgetConfigError.of(problems)
         return used
 
     def _listed(self, plan: Plan, parts: PromptParts) -> list[Decision]:
         """Returns what became of the pieces that outputs name, in the order of the prompt."""
-        id_of, history = DictCodec().message_id, list(parts.blocks.get("history", ()))
+        history = list(parts.blocks.get("history", ()))
         asked = [parts.question] if isinstance(parts.question, Mapping) else []
-        names = [id_of(m) or f"history-{i}" for i, m in enumerate([*history, *asked])]
+        names = names_of([*history, *asked])
         places = {("history", name): i for i, name in enumerate(names)}
         found = in_order(plan.report.decisions, self._in_prompt, places)
         found = [one for one in found if one.block not in _STAYS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -80,6 +80,12 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     return PromptParts(blocks, question, tools or None)
 
 
+def read_history(value: Any) -> list[Any]:
+    """Returns the messages of a history as `read_row` reads it; raises RowError where it cannot."""
+    value = _decoded("history", value)
+    return [] if _is_missing("history", value) else _read("history", value, "table")
+
+
 def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _Source = "table") -> Any:
     """Returns nested values as lists and dicts, without the nulls of struct fields that a row does not have.
 
@@ -103,8 +109,8 @@ def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _S
 def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source: _Source) -> dict[Any, Any]:
     if value.get("role") is None and source == "line":
         source = "text"
-    elif value.get("role") is None and keep == _OF_MESSAGES and "type" in value:
-        keep = ()  # an item of OpenAI's Responses API, or a block: "content" is another one's field
+    elif keep == _OF_MESSAGES and (value.get("parts") or (value.get("role") is None and "type" in value)):
+        keep = ()  # Gemini's, an item of OpenAI's Responses API, or a block: "content" is another one's field
     payloads = {*_PAYLOADS, "content"} if value.get("type") == "web_search_tool_result" else _PAYLOADS
     made: dict[Any, Any] = {}
     for key, inner in value.items():
@@ -136,7 +142,7 @@ def _is_missing(name: str, value: Any) -> bool:
     if isinstance(value, str):
         if name == "question":  # one of blanks is an error: another text would be asked instead
             return not value
-        return _is_blank(value) or (name not in _TEXTS and value.strip() == "null")
+        return _is_blank(value) or value.strip() == "null"
     return _is_null(value)
 
 
@@ -179,6 +185,7 @@ def _objects(name: str, given: list[Any]) -> list[Any]:
 
 def _texts(name: str, given: list[Any]) -> list[Any]:
     """Returns a list of texts; of "system", those beside system messages become messages, too."""
+    given = [content_text(one["parts"]) if _is_instruction(one) else one for one in given]
     given = [one for one in given if not _is_blank(one)]
     if given and all(_is_block(one) for one in given):
         given = [{"role": "system", "content": given}]
@@ -201,7 +208,7 @@ def _messages_in(name: str, text: str) -> Any:
     value = [one for one in value if one is not None] if isinstance(value, list) else value
     listed = value if isinstance(value, list) else [value]
     fine = all(isinstance(one, str) or (isinstance(one, Mapping) and "role" in one) for one in listed)
-    fine = fine or (name != "question" and isinstance(value, list) and all(map(_is_block, value)))
+    fine = fine or (name != "question" and all(_is_block(one) or _is_instruction(one) for one in listed))
     return value if fine and (listed or name != "question") else text
 
 
@@ -212,6 +219,18 @@ def _has_role(value: Any, roles: Collection[str]) -> bool:
 def _is_block(value: Any) -> bool:
     """Returns whether a value is a content block with a text, as in a system prompt of Anthropic."""
     return isinstance(value, Mapping) and "role" not in value and isinstance(value.get("text"), str)
+
+
+def _is_instruction(value: Any) -> bool:
+    """Returns whether a value is a system instruction of Gemini's: parts that are texts."""
+    parts = value.get("parts") if isinstance(value, Mapping) and value.get("role") is None else None
+    return isinstance(parts, list) and bool(parts) and all(map(_is_block, parts))
+
+
+def names_of(history: Iterable[Any]) -> list[str]:
+    """Returns how outputs name the messages of a history, whose own ids are texts."""
+    own = DictCodec().message_id
+    return [own(message) or f"history-{i}" for i, message in enumerate(history)]
 
 
 def asks(message: Mapping[str, Any]) -> bool:

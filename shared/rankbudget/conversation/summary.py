@@ -8,6 +8,7 @@ from typing import Any
 from .._drivers import Steps
 from ..compression.abstractive import summarize_steps
 from ..errors import SummaryError
+from ..messages.codec import make_among
 from ..messages.tags import escape_text
 from ..messages.texts import content_text
 from .state import Summary
@@ -74,7 +75,7 @@ def announced(timeline: Timeline, summary: str) -> Any:
     """Returns a message that shows a summary: marked, delimited, escaped."""
     text = escape_text(summary)
     marked = f"{SUMMARY_START}{text}\n</summary>"
-    return timeline.codec.make("user", marked, origin="summary")
+    return make_among(timeline.codec, timeline.messages, "user", marked, origin="summary")
 
 
 def _shown(timeline: Timeline, text: str, share: int, most: int) -> Any:

@@ -232,6 +232,14 @@ class DictCodec:
         return deepcopy(message)
 
 
+def make_among(codec: Codec, messages: Sequence[Any], role: str, text: str, *, origin: str) -> Any:
+    """Returns a new message in the form of the messages it is added to; Gemini takes none without parts."""
+    made, last = codec.make(role, text, origin=origin), messages[-1] if messages else None
+    if type(made) is dict and isinstance(last, Mapping) and last.get("parts") is not None:
+        return {"role": role, "parts": [{"text": text}]}
+    return made
+
+
 def _content(message: Mapping[str, Any]) -> Any:
     """Returns the content blocks of a message; an item of the Responses API is one itself."""
     return message if message.get("role") is None else message.get(content_key(message))

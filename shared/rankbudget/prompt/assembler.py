@@ -16,7 +16,7 @@ from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
 from ..errors import BudgetConfigError, adapter_hint, check_choice, named_options
-from ..messages.codec import Codec, DictCodec, holds_results
+from ..messages.codec import Codec, DictCodec, holds_results, make_among
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
 from ..messages.texts import content_text
@@ -160,11 +160,12 @@ class Assembler:
             memory = by_name["memory"]
             by_name["memory"] = replace(memory, query=memory.query or memory_query)
         asked = self._asked(by_name, query, render)
+        among = asked["history"] or [asked.get("question")]
         request = PromptRequest(
             **self._fields,
             tools=tools,
             blocks=[b for b in by_name.values() if b.name not in _MESSAGES],
-            system=self._messages(by_name["system"], "system") if "system" in by_name else (),
+            system=self._messages(by_name.get("system"), "system", among),
             **asked,
             history_block=by_name.get("history"),
             sources=frozenset(by_name) - {"system", "query"},
@@ -184,17 +185,18 @@ class Assembler:
 
     def _asked(self, blocks: Mapping[str, Block], query: Any, render: Render | None) -> dict[str, Any]:
         """Returns the fields of a request for history and question; results end the history."""
-        question, text = self._question(blocks.get("query"), query)
         messages = self._history(blocks.get("history"))
+        question, text = self._question(blocks.get("query"), query, messages)
         if question is None or not holds_results(self.codec, question):
             return {"history": messages, "question": question, "question_text": text}
         if render is not None:  # it shows the question itself
             refuse_results(self.codec, question, "query", "the history")
         return {"history": [*(messages or ()), question], "asked_last": True}
 
-    def _question(self, block: Block | None, query: Any) -> tuple[Any, str]:
+    def _question(self, block: Block | None, query: Any, history: Sequence[Any] | None) -> tuple[Any, str]:
         """Returns the question as a host message and as text; None and "" when it is in the history."""
-        asked = self._messages(block, "user")[-1:] if block is not None else []
+        among = history or ()
+        asked = self._messages(block, "user", among)[-1:]
         if asked and query:
             msg = "query must be given once (got a block and query=). Leave one of them out."
             raise BudgetConfigError(msg)
@@ -205,17 +207,19 @@ class Assembler:
         if question is None or question == "":
             return None, ""
         if isinstance(question, str):
-            return self.codec.make("user", question, origin="query"), question
+            return make_among(self.codec, among, "user", question, origin="query"), question
         self._check(question)
         return question, content_text(self.codec.to_dict(question).get("content"))
 
-    def _messages(self, block: Block, role: str) -> list[Any]:
+    def _messages(self, block: Block | None, role: str, among: Sequence[Any]) -> list[Any]:
+        if block is None:
+            return []
         if block.messages is not None:
             for position, message in enumerate(block.messages):
                 self._check(message, position)
             return list(block.messages)
         text = "\n\n".join(s.text for s in block.segments if s.text)
-        return [self.codec.make(role, text, origin=block.name)] if text else []
+        return [make_among(self.codec, among, role, text, origin=block.name)] if text else []
 
     def _check(self, message: Any, position: int = 0) -> None:
         """Refuses what is no message, and content that no provider reads; the history's is read later."""

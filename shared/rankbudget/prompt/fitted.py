@@ -231,6 +231,7 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     fits = fitted.fits if request.shown is None else _as_shown(fitted.fits, request.shown)
     layout = Layout(
         codec=request.codec,
+        among=request.history or [request.question],
         system=list(request.system),
         static={name: fits[name] for name in STATIC if name in fits},
         history=history,

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..conversation.summary import spoken_text
 from ..fitting.protocol import Fit
-from ..messages.codec import PINNED_ROLES, Codec
+from ..messages.codec import PINNED_ROLES, Codec, make_among
 from ..messages.tags import escape_text, placeholder, render_block, role_line, wrapper_of
 
 STATIC = ("system", "preferences", "project", "task")
@@ -27,6 +27,7 @@ class Layout:
     """The parts of one prompt."""
 
     codec: Codec  # makes host messages
+    among: Sequence[Any]  # the messages whose form these have
     system: list[Any]  # system messages
     static: dict[str, Fit]  # static blocks by name, in order
     history: list[Any]  # the conversation that stays
@@ -39,13 +40,13 @@ class Layout:
     def around(self) -> tuple[list[Any], list[Any], list[Any]]:
         """Returns the messages before the history, before the question, and the question if it is apart."""
         static = [
-            self.codec.make("system", self._noticed(name, self._block(name, fit)).rstrip("\n"), origin=name)
+            self._made(self._noticed(name, self._block(name, fit)).rstrip("\n"), name)
             for name, fit in self.static.items()
             if fit.pieces
         ]
         changing = "".join(self._block(name, fit) for name, fit in self.volatile.items() if fit.pieces)
         changing = (self.notice + "\n" + changing if self.notice and changing else changing).rstrip("\n")
-        inserted = [self.codec.make("system", changing, origin="context")] if changing else []
+        inserted = [self._made(changing, "context")] if changing else []
         return [*self.system, *static], inserted, [] if self.question is None else [self.question]
 
     def messages(self, front: list[Any], inserted: list[Any], question: list[Any]) -> list[Any]:
@@ -74,6 +75,9 @@ class Layout:
                 else self._tagged("query", [self._plain(self.history[at])])
             )
         return "\n".join(part for part in parts if part).rstrip("\n")
+
+    def _made(self, text: str, origin: str) -> Any:
+        return make_among(self.codec, self.among, "system", text, origin=origin)
 
     def _noticed(self, name: str, block: str) -> str:
         return f"{self.notice}\n{block}" if block and name == REMEMBERED and self.notice else block
