@@ -62,7 +62,7 @@ async def rows_of(store: AsyncDBChatStore, key: str, status: MessageStatus, *, b
     elif hasattr(kind, "_rows") and kind.get_messages.__module__ == kind._rows.__module__:
         found: Rows = await kind._rows(store, key, status, by_name=by_name)
         return found
-    messages = await ask(store, "get_messages", key, status=status)
+    messages = list(await ask(store, "get_messages", key, status=status))
     clear = messages if by_name else with_clear_ids(CODEC, messages)
     rows = list(zip(messages, clear, strict=True))
     return Rows(rows, CODEC.fingerprints(messages), itemgetter(0), itemgetter(1))

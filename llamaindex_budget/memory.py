@@ -100,7 +100,8 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         return self._clear(self._all())
 
     def _clear(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        return messages if self._of_llm["by_name"] else list(with_clear_ids(CODEC, messages))
+        # A store's own list grows while others put messages: a copy is read.
+        return messages if self._of_llm["by_name"] else list(with_clear_ids(CODEC, tuple(messages)))
 
     def _all(self) -> list[ChatMessage]:
         try:

@@ -85,7 +85,7 @@ class StoredChatStore(BaseChatStore):
     def conversation(self, key: str, tokens: int = 0, *, by_name: bool = False) -> ThreadMessages:
         """Returns what `key` names as it is now; about so many newest `tokens` are read at once.
 
-        Each call has an id of its own, except `by_name`, for clients of Google's that name a result by its id.
+        Each call has an id of its own, unless `by_name`: Google's older clients name a result by its id.
         """
         thread = self.thread(key)
         thread.form = BY_NAME if by_name else FORM

@@ -160,7 +160,7 @@ def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]
 
 
 def _ids_before(connection: Connection, head: Head, place: int) -> list[str]:
-    """Returns the ids of the calls in the rows before a place; those of older ones no prompt has beside it."""
+    """Returns the ids of the calls in the rows before a place, of as many as a prompt may have beside it."""
     from sqlalchemy import select
 
     table = messages()
