@@ -16,11 +16,11 @@ from ._codec import CODEC, as_mapping, copy_message
 from ._unsent import client_of, is_client_of, sent_blocks
 
 _OPENAI = ("llama_index.llms.openai",)
-_GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
+GOOGLE = tuple(f"llama_index.llms.{name}" for name in ("google_genai", "gemini", "vertex"))
 _OLDER_TOO = (
     "llama_index.llms.openai.responses",
     *(f"llama_index.llms.{name}" for name in ("ollama", "anthropic", "bedrock_converse")),
-    *_GOOGLE,
+    *GOOGLE,
 )
 """Clients that send calls of the older place beside blocks, or instead of them."""
 
@@ -39,7 +39,7 @@ def with_clear_calls(
     keeps = partial(_keeps_older, beside=is_client_of(llm, _OLDER_TOO))
     if any(map(keeps, messages)):
         messages = [_in_blocks(message) if keeps(message) else message for message in messages]
-    if not is_client_of(llm, _GOOGLE):
+    if not is_client_of(llm, GOOGLE):
         messages = with_clear_ids(CODEC, messages)
     client = client_of(llm, arguments)
     if client is not None and any(len(sent_blocks(m, client)) < len(m.blocks) for m in messages):

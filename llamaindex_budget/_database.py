@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +22,8 @@ from sqlalchemy import Engine, MetaData, String, cast, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from rankbudget.adapters import with_clear_ids
+
 from ._codec import CODEC
 from ._handed import Rows
 
@@ -29,13 +33,18 @@ _OPENING = threading.Lock()
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _JSON_AS_WRITTEN = ("sqlite", "postgresql")
 """Databases that return a JSON value, cast to a text, as it was written."""
+_CALL, _OLDER = '"tool_call_id"', '"tool_calls"'
+_CALL_ID = re.compile(r'"tool_call_id":\s*(null|"(?:[^"\\]|\\.)*")')
+_IS_RESULT = re.compile(r'"role":\s*"tool"')
+_MAY_CALL = re.compile(f"{_CALL}|{_OLDER}|{_IS_RESULT.pattern}")
 _TURNS: WeakKeyDictionary[Engine, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def rows_of(store: AsyncDBChatStore, key: str, status: MessageStatus) -> Rows:
+async def rows_of(store: AsyncDBChatStore, key: str, status: MessageStatus, *, by_name: bool) -> Rows:
     """Returns messages of a chat store, each parsed when it is asked for where the store's kind is known.
 
-    A subclass that reads otherwise, as one that redacts, is asked itself.
+    A subclass that reads otherwise, as one that redacts, is asked itself. Each call has an id of its own,
+    unless results are told to a client `by_name`.
     """
     kind: Any = type(store)
     if isinstance(store, SQLAlchemyChatStore) and kind.get_messages is SQLAlchemyChatStore.get_messages:
@@ -43,12 +52,42 @@ async def rows_of(store: AsyncDBChatStore, key: str, status: MessageStatus) -> R
         if dialect.name in _JSON_AS_WRITTEN:
             texts = await ask(store, _texts_of, key, status)
             read = getattr(dialect, "_json_deserializer", None) or json.loads
-            return Rows(texts, texts, lambda text: ChatMessage.model_validate(read(text)))
+
+            def make(row: tuple[int, str]) -> ChatMessage:
+                return ChatMessage.model_validate(read(row[1]))
+
+            copies = {} if by_name or _have_ids(texts) else _with_ids(texts, make)
+            sent = (lambda row: copies.get(row[0]) or make(row)) if copies else None
+            return Rows(list(enumerate(texts)), texts, make, sent)
     elif hasattr(kind, "_rows") and kind.get_messages.__module__ == kind._rows.__module__:
-        found: Rows = await kind._rows(store, key, status)
+        found: Rows = await kind._rows(store, key, status, by_name=by_name)
         return found
-    messages = await ask(store, "get_messages", key, status=status)
-    return Rows(messages, CODEC.fingerprints(messages), lambda message: message)
+    messages = list(await ask(store, "get_messages", key, status=status))
+    clear = messages if by_name else with_clear_ids(CODEC, messages)
+    rows = list(zip(messages, clear, strict=True))
+    return Rows(rows, CODEC.fingerprints(messages), itemgetter(0), itemgetter(1))
+
+
+def _have_ids(texts: Sequence[str]) -> bool:
+    """Returns whether all calls have ids, none twice, and results theirs, as far as the JSON shows it."""
+    known = set[str]()
+    for text in texts:
+        found = _CALL_ID.findall(text) if _CALL in text else ()
+        if found and _IS_RESULT.search(text):
+            if not known.issuperset(found):
+                return False
+        elif _OLDER in text or "null" in found or len(known | {*found}) < len(known) + len(found):
+            return False
+        known.update(found)
+    return True
+
+
+def _with_ids(texts: Sequence[str], make: Callable[[tuple[int, str]], ChatMessage]) -> dict[int, ChatMessage]:
+    """Returns copies, by position, of messages whose calls need ids; only calls and results are parsed."""
+    other = ChatMessage()
+    said = [make((at, text)) if _MAY_CALL.search(text) else other for at, text in enumerate(texts)]
+    clear = with_clear_ids(CODEC, said)
+    return {at: new for at, (old, new) in enumerate(zip(said, clear, strict=True)) if new is not old}
 
 
 async def _texts_of(store: SQLAlchemyChatStore, key: str, status: MessageStatus) -> list[str]:

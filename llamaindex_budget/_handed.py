@@ -51,10 +51,18 @@ class Rows(ReadOnce):
         rows: what the store holds of each message.
         keys: the same as what can be hashed: it changes whenever the message does.
         make: makes the message of a row.
+        sent: makes the message of a row as a prompt has it, where its calls need other ids.
     """
 
-    def __init__(self, rows: Sequence[Any], keys: Iterable[Hashable], make: Callable[[Any], Any]) -> None:
-        super().__init__(rows, make)
+    def __init__(
+        self,
+        rows: Sequence[Any],
+        keys: Iterable[Hashable],
+        make: Callable[[Any], Any],
+        sent: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(rows, sent or make)
+        self._as_written = make if sent else None
         self.keys = list(map(hash, keys))
         self.notes = Notes()
         self.noted: dict[int, tuple[str, str]] = {}  # what is in it is not read again
@@ -63,7 +71,8 @@ class Rows(ReadOnce):
         """Returns role and fingerprint of a message."""
         key = self.keys[at]
         if key not in self.noted:
-            self.noted[key] = CODEC.role(self[at]), prints_of([self[at]])[0]
+            message = self._as_written(self._source[at]) if self._as_written else self[at]
+            self.noted[key] = CODEC.role(message), prints_of([message])[0]
             self.notes.add(key, *self.noted[key])
         return self.noted[key]
 

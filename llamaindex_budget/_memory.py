@@ -29,6 +29,7 @@ from rankbudget.adapters import (
 )
 from rankbudget.errors import BudgetExceededError
 
+from ._clear_calls import GOOGLE
 from ._codec import CODEC, check_messages, codec_for, copy_message, pending
 from ._contexts import given_memory, workflow_callers
 from ._counters import counter_of
@@ -38,7 +39,7 @@ from ._options import by_name, check_part, named
 from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_for, budget_of, within
-from ._unsent import client_of
+from ._unsent import client_of, is_client_of
 from .blocks import serve
 from .models import as_summarizer
 from .prompt_helper import for_one_call
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ("budget", "session", "llm", "prompt", "counter", "summarizer")
 """What our memories take beside the options of LlamaIndex's."""
-_OF_LLM = ("one_call", "client", "bounded")
+_OF_LLM = ("one_call", "client", "bounded", "by_name")
 Turn = tuple[Plan, Sequence[ChatMessage]]
 """The plan of a turn, and the messages of it that a memory returns."""
 _JOINTS = 2
@@ -353,8 +354,8 @@ class SessionMemory(BaseMemory):
 
 
 def _facts_of(llm: BaseLLM) -> dict[str, Any]:
-    """Returns what a memory and its copies know of an LLM: limit, client, and whether it has a last door."""
-    facts = budget_for(llm).limit(), client_of(llm), hasattr(llm, "request_limit")
+    """Returns what a memory and its copies know of an LLM: limit, client, last door, and results by name."""
+    facts = budget_for(llm).limit(), client_of(llm), hasattr(llm, "request_limit"), is_client_of(llm, GOOGLE)
     return dict(zip(_OF_LLM, facts, strict=True))
 
 

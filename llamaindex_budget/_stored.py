@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
@@ -24,10 +25,10 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.bridge.pydantic import AnyUrl, BaseModel
 
-from rankbudget.adapters import as_block, block_text, media_of
+from rankbudget.adapters import Measure, as_block, block_text, media_of
 from rankbudget.memory import HostForm
 
-from ._codec import STORED, ChatCodec
+from ._codec import CODEC, STORED, ChatCodec
 from ._serialize import class_named
 
 _BLOCK, _URL, _PATH = "rankbudget:block", "rankbudget:url", "rankbudget:path"
@@ -196,7 +197,31 @@ def _media(part: Mapping[str, Any]) -> Any:
     return kind.model_construct(**own, **beside)
 
 
-FORM = HostForm(
+class _Form(HostForm):
+    """Sends each call with the id that every other host reads; LlamaIndex's clients may have stored none."""
+
+    def sent(self, row: Any) -> ChatMessage:
+        message: ChatMessage = self.message(row)
+        if row.form != self.name or not ('"tool_calls"' in row.neutral or message.role == MessageRole.TOOL):
+            return message
+        neutral = json.loads(row.neutral)
+        calls = neutral.get("tool_calls") or ()
+        old = CODEC.call_ids(message) if calls else (CODEC.result_id(message) or "",)
+        new = [call.get("id") for call in calls] or [neutral.get("tool_call_id")]
+        same = list(old) == new or len(old) != len(new) or not all(new)
+        return message if same else CODEC.with_ids(message, old, new)
+
+
+class _ByName(HostForm):
+    """Sends calls as they were stored; the tokens that are stored count those of `_Form`."""
+
+    def counted_by(self, measure: Measure) -> bool:  # noqa: ARG002 - as the base
+        return False
+
+
+FORM = _Form(
     name="llamaindex", codec=_ForOthers(), plain=plain_message, restore=restored, make=made, reader=STORED
 )
 """LlamaIndex's messages in a `HistoryStore`."""
+BY_NAME = _ByName(**{field.name: getattr(FORM, field.name) for field in dataclasses.fields(FORM)})
+"""The same for clients that send the id of a result as the name of its function."""

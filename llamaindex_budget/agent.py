@@ -71,15 +71,14 @@ class BudgetFunctionAgent(FunctionAgent):
     async def fit(self, messages: Sequence[ChatMessage], tools: Sequence[Any] = ()) -> list[ChatMessage]:
         """Returns what of `messages` fits beside the schemas of `tools`; what is whole are the same objects.
 
-        For a `budget_model` calls are copied where it sends them in another form, which is the one to count.
+        Calls are copied that the LLM's client sends in another form, or that need an id of their own.
 
         Raises:
             BudgetExceededError: system prompt, tools and the current question alone exceed the window.
         """
         run = _run.get()
         session, codec = run or self._session(), codec_for(client_of(self.llm))
-        if hasattr(self.llm, "request_limit"):
-            messages = with_clear_calls(self.llm, messages)
+        messages = with_clear_calls(self.llm, messages)
         request = session.request(
             messages,
             tools=[tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools] or None,

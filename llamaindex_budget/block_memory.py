@@ -166,7 +166,8 @@ class BudgetMemory(SessionMemory, Memory):
         """Returns the active messages; first the blocks learn what others archived, edited or deleted."""
         known = self.handed_on  # taken before reading: what is missing then is no message yet to come
         states = (MessageStatus.ACTIVE, MessageStatus.ARCHIVED)[: 2 if self._takers() else 1]
-        read = [await rows_of(self.sql_store, self.session_id, status) for status in states]
+        by_name = bool(self._of_llm["by_name"])
+        read = [await rows_of(self.sql_store, self.session_id, of, by_name=by_name) for of in states]
         noted = self._notes.only({key for rows in read for key in rows.keys})
         for rows in read:
             rows.notes, rows.noted = self._notes, noted

@@ -17,10 +17,10 @@ from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from rankbudget import BudgetSession
-from rankbudget.adapters import Call, Plan, PromptRequest, Steps
+from rankbudget.adapters import Call, Plan, PromptRequest, Steps, with_clear_ids
 from rankbudget.errors import BudgetExceededError
 
-from ._codec import check_messages, copy_message
+from ._codec import CODEC, check_messages, copy_message
 from ._contexts import live_data, live_memory
 from ._memory import SessionMemory
 from ._serialize import class_named, read_settings
@@ -86,16 +86,24 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         async def aread() -> Any:
             if self._reads_what_fits():
                 return await asyncio.to_thread(self.stored), ()
-            return await ChatMemoryBuffer.aget_all(self), ()
+            return self._clear(await ChatMemoryBuffer.aget_all(self)), ()
 
         return Call(lambda: (self.stored(), ()), awaitable=aread)
 
     def stored(self) -> list[ChatMessage]:
-        """Returns the stored messages themselves, which must not be changed; some stores read what fits."""
+        """Returns stored messages, not to be changed, as prompts have them; some stores read what fits."""
         if self._reads_what_fits():
             found_later: Any = getattr(self.chat_store, "conversation")  # noqa: B009 - of a `StoredChatStore`
-            read_later: list[ChatMessage] = found_later(self.chat_store_key, self.token_limit)
+            named = {"by_name": True} if self._of_llm["by_name"] else {}
+            read_later: list[ChatMessage] = found_later(self.chat_store_key, self.token_limit, **named)
             return read_later
+        return self._clear(self._all())
+
+    def _clear(self, messages: list[ChatMessage]) -> list[ChatMessage]:
+        # A store's own list grows while others put messages: a copy is read.
+        return messages if self._of_llm["by_name"] else list(with_clear_ids(CODEC, tuple(messages)))
+
+    def _all(self) -> list[ChatMessage]:
         try:
             return self.chat_store.get_messages(self.chat_store_key)
         except NotImplementedError:  # a store that only reads asynchronously
@@ -107,7 +115,7 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     def get_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""
-        return [copy_message(m) for m in self.stored()]
+        return [copy_message(m) for m in self._all()]
 
     async def aget_all(self) -> list[ChatMessage]:
         """Returns copies of all stored messages."""

@@ -19,7 +19,7 @@ from rankbudget.memory.history_tables import ARCHIVED
 
 from ._handed import Rows
 from ._options import by_name, check_part
-from ._stored import FORM
+from ._stored import BY_NAME, FORM
 
 _NO_FIELDS = ("class_name", "scope", "store")
 """What a store takes beside its fields; LlamaIndex writes the class's name into plain data."""
@@ -29,7 +29,7 @@ class StoredChatStore(BaseChatStore):
     """Conversations in a database, which other hosts may have begun; a key is a thread's name.
 
     A `BudgetChatMemoryBuffer` reads only what fits of them. `set_messages` changes only what is another
-    message than before; what it replaces stays stored. It is plain data: place and scope.
+    message than before; what it replaces stays `replaced` in its `thread`. It is plain data: place and scope.
 
     Args:
         place: path of a SQLite file, or a database URL.
@@ -82,9 +82,14 @@ class StoredChatStore(BaseChatStore):
         """Returns the conversation that `key` names."""
         return self._store.thread(key, scope=Scope(user=self.user, project=self.project), form=FORM)
 
-    def conversation(self, key: str, tokens: int = 0) -> ThreadMessages:
-        """Returns what `key` names as it is now; about so many newest `tokens` are read at once."""
-        return self.thread(key).conversation(tokens)
+    def conversation(self, key: str, tokens: int = 0, *, by_name: bool = False) -> ThreadMessages:
+        """Returns what `key` names as it is now; about so many newest `tokens` are read at once.
+
+        Each call has an id of its own, unless `by_name`: Google's older clients name a result by its id.
+        """
+        thread = self.thread(key)
+        thread.form = BY_NAME if by_name else FORM
+        return thread.conversation(tokens)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Returns all messages of a key, each an object of its own."""
@@ -107,12 +112,12 @@ class StoredChatStore(BaseChatStore):
         return self.thread(key).remove() or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Takes one message out of a conversation and returns it; None where there is none."""
+        """Removes one message and returns it; None where there is none."""
         found: ChatMessage | None = self.thread(key).delete(idx)
         return found
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Takes the last message out of a conversation and returns it; None where there is none."""
+        """Removes the last message and returns it; None where there is none."""
         return self.delete_message(key, -1)
 
     def get_keys(self) -> list[str]:
@@ -163,11 +168,11 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         start = offset or 0
         return found[start : None if limit is None else start + limit]
 
-    async def _rows(self, key: str, status: MessageStatus) -> Rows:
+    async def _rows(self, key: str, status: MessageStatus, *, by_name: bool) -> Rows:
         """Returns what `get_messages` does, each message made when it is asked for."""
         rows = await asyncio.to_thread(self._thread(key, status)._rows)  # noqa: SLF001 - not public
         keys = [(row.form, row.role, row.name, row.neutral, row.host) for row in rows]
-        return Rows(rows, keys, FORM.message)
+        return Rows(rows, keys, FORM.message, None if by_name else FORM.sent)
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         """Returns how many messages a key has; reads none."""
@@ -192,7 +197,7 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         await asyncio.to_thread(self._thread(key, status).replace, messages)
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Takes one message out of a conversation and returns it; None where there is none."""
+        """Removes one message and returns it; None where there is none."""
         return await asyncio.to_thread(self.chats.delete_message, key, idx)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
@@ -200,7 +205,7 @@ class StoredAsyncChatStore(AsyncDBChatStore):
         await asyncio.to_thread(self._thread(key, status).clear, archived=status is None)
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Takes the `n` oldest messages out of a conversation and returns them."""
+        """Takes the `n` oldest messages out of a conversation and returns them; they stay stored."""
         return await asyncio.to_thread(self.chats.thread(key).take_oldest, n)
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:

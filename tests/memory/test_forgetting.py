@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankbudget import Scope
-from rankbudget.memory import MemoryStore
+from rankbudget.memory import HistoryStore, MemoryStore
+from rankbudget.memory.history_tables import ARCHIVED, messages
 from rankbudget.testing.conformance._agreement import disagreements
 
 ANN, BOB = Scope(user="ann-4711"), Scope(user="bob-4711")
@@ -86,3 +87,29 @@ def test_the_server_keeps_what_its_receipt_names(
     for place in ("VACUUM FULL", "write-ahead log", "replicas", "backups"):
         assert place in receipt.unreached[0]
     assert disagreements(store.backend.database) == []
+
+
+def test_a_deleted_message_is_in_no_row(histories: HistoryStore) -> None:
+    """What is deleted is gone at once; what was edited or taken out, when all that was replaced is forgotten."""
+    thread, other = histories.thread("t", scope=ANN), histories.thread("u", scope=ANN)
+
+    def secrets() -> int:
+        with histories.database.read() as connection:
+            return sum(["secret" in str(row) for row in connection.execute(messages().select())])
+
+    thread.append([{"role": "user", "content": f"secret-{n}", "id": f"m{n}"} for n in range(4)])
+    other.append([{"role": "user", "content": "secret-9", "id": "m9"}])
+    assert thread.delete(0)["content"] == "secret-0"
+    assert (secrets(), thread.replaced()) == (4, [])
+    redacted = [{"role": "user", "content": "[redacted]", "id": name} for name in ("m1", "m9")]
+    for one in (thread, other):
+        one.edit(redacted)
+    thread.take_oldest(2, archive=True)
+    histories.thread("t" + ARCHIVED, scope=ANN).take_oldest(2)
+    thread.append([{"role": "assistant", "content": "fine"}], after="m3")
+    thread.delete(0)
+    assert secrets() == 3
+    assert (thread.forget_replaced(), thread.forget_replaced()) == (3, 0)
+    assert [message["content"] for message in thread.messages()] == ["fine"]
+    assert secrets() == len(other.replaced()) == 1
+    assert histories.thread("none", scope=ANN).forget_replaced() == 0

@@ -188,6 +188,10 @@ class HostForm:
             return self.make(_for_others(read(row.neutral), row.role), row.name)
         return self.restore(read(row.neutral if row.host is None else row.host))
 
+    def sent(self, row: Any) -> Any:
+        """Returns the message of a row as a prompt has it."""
+        return self.message(row)
+
     def measure(self, counter: TokenCounter) -> Measure:
         """Returns what counts its messages with a counter."""
         return CodecMeasure(self.reader or self.codec, counter)

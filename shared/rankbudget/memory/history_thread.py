@@ -42,7 +42,7 @@ from .thread_rows import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from .histories import HistoryStore
 
@@ -285,7 +285,10 @@ class StoredThread:
             splice(connection, head, at, at, with_own_names(rows, {*taken}))
 
     def edit(self, given: Iterable[Any]) -> None:
-        """Replaces stored messages by those of the same id; what is not stored, or no longer, is left out."""
+        """Replaces stored messages by those of the same id; what is not stored, or no longer, is left out.
+
+        The old texts stay stored as `replaced`; to redact a message, call `forget_replaced` as well.
+        """
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
             self._own(connection, head)
@@ -312,7 +315,7 @@ class StoredThread:
         return list(map(self.form.message, rows))
 
     def delete(self, place: int) -> Any:
-        """Takes one message out of the conversation and returns it; None where there is none."""
+        """Removes one message and returns it; None where there is none. What it replaced stays `replaced`."""
         _check_place(place)
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
@@ -323,18 +326,25 @@ class StoredThread:
             at = places[place]
             row = rows_between(connection, head, at, at + 1)[0]
             splice(connection, head, at, at + 1, [])
+            connection.execute(messages().delete().where(messages().c.seq == row.seq))
         return self.form.message(row)
 
     def replaced(self) -> list[Any]:
         """Returns the messages that others have replaced, in the order in which they were written."""
-        table = messages()
         with self.store.database.read() as connection:
             head = found(connection, self.scope, self.name)
             if head is None:
                 return []
-            wanted = (table.c.thread == head.seq) & table.c.place.is_(None)
-            rows = list(connection.execute(table.select().where(wanted).order_by(table.c.seq)))
+            old = messages().select().where(_without_place(head)).order_by(messages().c.seq)
+            rows = list(connection.execute(old))
         return self._made(rows)
+
+    def forget_replaced(self) -> int:
+        """Removes what was `replaced`, in its archive too, and returns how many messages there were."""
+        with self.store.database.write() as connection:
+            heads = self._heads(connection, archived=True, lock=True)
+            deletes = [messages().delete().where(_without_place(head)) for head in heads]
+            return sum([int(connection.execute(delete).rowcount) for delete in deletes])
 
     def clear(self, *, archived: bool = True) -> None:
         """Removes the conversation with its summary.
@@ -374,6 +384,11 @@ class StoredThread:
             for row, tokens in zip(rows, self.store.counts.of(self.form, part), strict=True):
                 row["counts"] = json.dumps(tokens)
             yield rows
+
+
+def _without_place(head: Head) -> ColumnElement[bool]:
+    """Returns which messages of a conversation others have replaced."""
+    return (messages().c.thread == head.seq) & messages().c.place.is_(None)
 
 
 def _check_place(place: Any) -> None:

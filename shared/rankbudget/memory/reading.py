@@ -120,7 +120,7 @@ class ThreadMessages(StoredMessages):
         """Holds messages, and returns the places of those that are new."""
         new = [row for row in rows if row.place not in self._read]
         for row in new:
-            self._read[row.place] = self._form.message(row)
+            self._read[row.place] = self._form.sent(row)
             self._stored[row.place] = row, json.loads(row.counts)
         return [row.place for row in new]
 

@@ -138,7 +138,7 @@ def add(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> N
 
 
 def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
-    """Gives ids to calls that the host left without or named by their function, as Ollama and Gemini do.
+    """Gives ids to calls whose host left them without, named them by their function or gave an id again.
 
     The digest stays that of the message, which the host gets back as it was.
     """
@@ -149,14 +149,25 @@ def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]
     while _is_result((*before, *given)[0]) and most < min(head.size, AT_ONCE):
         most = min(head.size, 8 * (most or 1))
         before = [read(row.neutral) for row in rows_between(connection, head, head.size - most, head.size)]
-    said = [*before, *given]
-    names = {
-        str(function_of(call).get("name")) for message in said for call in message.get("tool_calls") or ()
-    }
-    clear = with_clear_ids(DICTS.codec, said, first=head.size - len(before), taken=names)
+    said, first = [*before, *given], head.size - len(before)
+    calls = [call for message in said for call in message.get("tool_calls") or ()]
+    names = [str(function_of(call).get("name")) for call in calls]
+    used = _ids_before(connection, head, first) if any(m.get("tool_calls") for m in given) else []
+    clear = with_clear_ids(DICTS.codec, said, first=first, taken=[*names, *used])
     for row, old, new in zip(rows, given, clear[len(before) :], strict=True):
-        if new is not old:
-            row.update(neutral=written(new), host=row["host"] or row["neutral"])
+        if new is not old:  # what was counted had its own ids
+            row.update(neutral=written(new), host=row["host"] or row["neutral"], counts="{}")
+
+
+def _ids_before(connection: Connection, head: Head, place: int) -> list[str]:
+    """Returns the ids of the calls in the rows before a place, of as many as a prompt may have beside it."""
+    from sqlalchemy import select
+
+    table = messages()
+    near = (table.c.place >= place - AT_ONCE) & (table.c.place < place) & (table.c.role == "assistant")
+    asks = near & (table.c.thread == head.seq) & table.c.neutral.contains('"tool_calls"')
+    said = connection.execute(select(table.c.neutral).where(asks)).scalars()
+    return [reference for text in said for reference in DICTS.codec.call_ids(read(text))]
 
 
 def _calls_in(row: Mapping[str, Any]) -> Any:

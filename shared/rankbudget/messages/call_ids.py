@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from typing import Any, NamedTuple
 
 from ..counting.blocks import answered_call, call_reference, function_of, has_no_id
@@ -41,14 +41,15 @@ def with_clear_ids(
                 made[at] = give.with_ids(message, [reference], [new])
         elif role != "tool":
             old = codec.call_ids(message) if codec.role(message) == "assistant" else ()
-            new_ids = _fresh(old, first + at, used)
+            place = first + at
+            new_ids = _fresh(old, place, used)
             if new_ids != list(old):
                 made[at] = give.with_ids(message, old, new_ids)
                 new_ids = list(codec.call_ids(made[at]))  # an older form of a call has no place for an id
             used.update(new_ids)
             listed = codec.to_dict(message).get("tool_calls") or () if old else ()
             names = [str(function_of(call).get("name") or "") for call in listed]
-            asked = list(map(_Call, old, new_ids, chain(names, repeat(""))))
+            asked = list(map(_Call, old, new_ids, chain(names, repeat("")), repeat(place), count()))
     return [made.get(at, message) for at, message in enumerate(messages)] if made else messages
 
 
@@ -78,6 +79,8 @@ class _Call(NamedTuple):
     reference: str
     new: str
     name: str
+    place: int
+    number: int
 
 
 def _answered(asked: list[_Call], reference: str) -> str:
@@ -85,8 +88,10 @@ def _answered(asked: list[_Call], reference: str) -> str:
     by_id = [call for call in asked if call.reference == reference]
     # A host may answer by the name of a function what has an id by now.
     by_name = [c for c in asked if c.name and reference in {c.name, call_reference({"name": c.name})}]
+    # Or by an id that was given before, in whose place the call was stored with another one.
+    by_own = [c for c in asked if c.new == _made(reference, c.place, c.number)]
     found = answered_call([call.reference for call in asked], reference)
-    call = next(iter([*by_id, *by_name, *[c for c in asked if c.reference == found]]), None)
+    call = next(iter([*by_id, *by_name, *by_own, *[c for c in asked if c.reference == found]]), None)
     if call is None:
         return reference
     asked.remove(call)
@@ -99,7 +104,13 @@ def _fresh(old: Sequence[str], place: int, used: set[str]) -> list[str]:
     for number, reference in enumerate(old):
         made, more = reference, number
         while made in used or made in new or has_no_id(made):
-            made = blake2b(f"{place}:{more}".encode()).hexdigest()[:_LETTERS]
+            made = _made(reference, place, more)
             more += len(old)
         new.append(made)
     return new
+
+
+def _made(reference: str, place: int, number: int) -> str:
+    """Returns an id for the call of a reference, which is one of several at a place."""
+    own = "" if has_no_id(reference) else f":{reference}"
+    return blake2b(f"{place}:{number}{own}".encode()).hexdigest()[:_LETTERS]
