@@ -166,3 +166,34 @@ def test_short_numbers_and_units_end_terse_sentences(drawn: list[tuple[str, int]
     made = [template.replace("{d}", str(number)) for template, number in drawn]
     whole = [part for one in made for part in one.replace("bar. Die", "bar.|Die").split("|")]
     assert [piece.strip() for piece in split_sentences(" ".join(made))] == whole
+
+
+ENDS = """
+The spa of {} closes at 5 pm. | {} left at 5 p.m. | A box of {} holds 40 pcs. | {} is 34 yrs. | {} bought a TV. | {} runs Mill Ltd.
+{} works for Acme, Inc. | The line of {} has 10 Gbps. | {} sells pens, paper, etc. | {} writes by SMS. | {} has a PhD.
+{} moved to the U.S. | {} needs vitamin C. | {} lives on Main St. | {} leitet die Mill GmbH. | {} verkauft Stifte usw.
+{} saw Dr. He and Mr. Das on TV. | {} met Prof. Le and J. De Niro, e.g. The Boss, in Rome. | {} reads z. B. Die Zeit vs. The Times.
+""".replace("\n", "|").split("|")
+OPENERS = "The house is old.", "It was built in May.", "They like it.", "Die Firma ist alt."
+NO_SURNAMES = re.compile(r"(?:TV|SMS|PhD|etc|usw|\d [a-z]\S*)\.\Z")
+"""What a sentence ends with before a pronoun that is a surname, too."""
+
+
+@draws()
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([end.strip() for end in ENDS if end.strip()]),
+            st.sampled_from(OPENERS),
+            st.sampled_from(["He knows.", "Das ist gut.", "A man knows."]),
+        ),
+        min_size=1,
+    )
+)
+def test_a_sentence_starts_behind_an_abbreviation(drawn: list[tuple[str, str, str]]) -> None:
+    """An article or a pronoun starts one, but no title, initial or "e.g." is parted from what it belongs to."""
+    made = []
+    for end, opener, other in drawn:
+        said = end.format("Alba")
+        made += [said, opener, said, other] if NO_SURNAMES.search(end) else [said, opener]
+    assert [piece.strip() for piece in split_sentences(" ".join(made))] == made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -56,12 +56,24 @@ def by_importance(
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     near, others, telling = ranked or ranked_by_words(items, asked)
-    records = chain.from_iterable(map(record, near))
+    records = _inner_first({i: list(record(i)) for i in near})
     exceptions, told = troubles(items)
     first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
     return list(
         dict.fromkeys([*telling, *ends[:ends_first], *first, *records, *exceptions, *told, *others, *ends])
     )
+
+
+def _inner_first(records: Mapping[int, Sequence[int]]) -> Iterator[int]:
+    """Yields records around items, that of a title behind those of the sections that were named, too."""
+    inner: dict[int, list[int]] = {i: [] for i in records}
+    for j, places in records.items():
+        for i in places:
+            if i < j and i in inner:  # it stands above
+                inner[i].append(j)
+    for i in records:
+        for j in sorted([i, *inner[i]], key=lambda j: len(inner[j])):
+            yield from records[j]
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:

@@ -186,6 +186,16 @@ def _alike(parted: Sequence[tuple[int, int]], shapes: Sequence[str], share: floa
     return sum([times[shape] > 1 for _, shape in said]) >= max(1, share * len(parted))
 
 
+def _most_alike(parted: Sequence[tuple[int, int]], shapes: Sequence[str]) -> bool:
+    """Returns whether most owners have mostly lines that others have: a table behind one counts once."""
+    lines: dict[int, list[str]] = {}
+    for i, own in parted:
+        lines.setdefault(own, []).append(shapes[i])
+    times = Counter(shape for said in lines.values() for shape in set(said) if shape)
+    alike = [sum([times[shape] > 1 for shape in said]) >= _ALIKE * len(said) for said in lines.values()]
+    return sum(alike) > max(1, _ALIKE * len(lines))
+
+
 def _give_names(pieces: Sequence[str], shapes: Sequence[str], owners: list[int]) -> None:
     """Lets the first line below one that names nothing, as "<person>", say whose the others are.
 
@@ -224,7 +234,7 @@ def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
         groups.setdefault(owners[own], []).append((i, own))
     needed: set[int] = set()
     for group in [lines] if _alike(lines, shapes, _ALIKE) else groups.values():
-        for i, _ in group if _alike(group, shapes, _ALIKE) else ():
+        for i, _ in group if _alike(group, shapes, _ALIKE) or _most_alike(group, shapes) else ():
             needed.update(takewhile(lambda j: j not in needed, _above(owners, i)))
     return [own if i in needed else NONE for i, own in enumerate(owners)]
 

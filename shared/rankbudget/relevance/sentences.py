@@ -38,12 +38,22 @@ _CARDINAL = re.compile(
     re.IGNORECASE,
 )
 """Words of languages that write no dot after an ordinal number, and behind them none of German."""
-_OPENING = re.compile(
-    r"[\s\"'“„«‹(\[]+(?:The|This|These|Those|That|It|Its|He|She|We|You|They|There|When|While|After|Before|If"
-    r"|But|Der|Die|Das|Dem|Den|Ein|Eine|Es|Er|Sie|Wir|Ich|Im|Am|Bei|Nach|Dann|Danach|Wenn|Aber|Und"
-    r"|Le|Les|Il|Elle|El|Los|Las|Una|Lo|Gli|Os|As|Het|Een|De)\s"
+_NO_NAME = (
+    "The|This|These|Those|That|It|Its|We|They|There|When|While|After|Before|If|But|His|Her|Our|Your|Each"
+    "|Der|Die|Es|Wir|Ich|Wenn|Aber|Dann|Danach|Eine"
 )
-"""Words that are capitals only where they start a sentence: no ordinal number belongs to them."""
+_OPENING = re.compile(
+    rf"[\s\"'“„«‹(\[]+(?:(?P<no_name>{_NO_NAME})|He|She|You|A|An|My|In|On|At|For|All"
+    r"|Das|Dem|Den|Ein|Er|Sie|Im|Am|Bei|Nach|Und|Le|Les|Il|Elle|El|Los|Las|Una|Lo|Gli|Os|As|Het|Een|De)\s"
+)
+"""Words that are capitals only where they start a sentence: no ordinal number belongs to them.
+
+Some are surnames, too, to which a title or an initial before them may belong: "Mr. He", "J. Das".
+"""
+_BEGINS = re.compile(r"(?:\A|[.!?…:;(\[\n])\s*\Z")
+"""What is before "Cf. The Times" at the start of a sentence, the mark of a list, and the B of "z. B."."""
+_LAST, _LEADING, _CLOCK = ("etc", "ecc", "usw", "osv", "itd"), ("vs", "ft", "feat"), ("am", "pm")
+"""Abbreviations that end a list; that stand before titles of works, as in "Ft. The Roots"; times of day."""
 _UNITS = frozenset(
     """bar psi pa kpa hpa mpa eur usd gbp chf min sec hr hrs h s ms ns m mm cm km nm g kg mg t l ml ft lb lbs
     mph kmh hz khz mhz ghz kb mb gb tb w kw mw kwh v kv a ma db rpm""".split()
@@ -220,7 +230,29 @@ def _is_inner(text: str, start: int, end: int, following: str) -> bool:
     name = token.rpartition("-")[2]
     if following.isdigit() and (len(name) <= _LONGEST_SHORT or not _ITEM.match(text, end)):
         return True
-    is_unit = len(name) <= _LONGEST_UNIT and name.isalpha()
-    if is_unit and _NUMBER_BEFORE.search(text, near, before):
+    is_numbered = bool(_NUMBER_BEFORE.search(text, near, before))
+    starts_anew = _starts_anew(text, end, name, is_numbered=is_numbered, before=text[near:before])
+    return not starts_anew and _is_short(name, is_numbered=is_numbered, is_cardinal=is_cardinal)
+
+
+def _is_short(name: str, *, is_numbered: bool, is_cardinal: bool) -> bool:
+    """Returns whether a word may be an abbreviation, or a unit that is no end of a sentence."""
+    if is_numbered and len(name) <= _LONGEST_UNIT and name.isalpha():
         return not (is_cardinal and name.lower() in _UNITS)
     return name.lower() in _ABBREVIATIONS or bool(_SHORT.fullmatch(name))
+
+
+def _starts_anew(text: str, end: int, name: str, *, is_numbered: bool, before: str) -> bool:
+    """Returns whether a sentence starts behind a possible abbreviation with a word that belongs to no name.
+
+    Small letters may be what leads on, as "e.g.", unless they follow a number: "5 p.m. The" and "3 pcs. It".
+    """
+    opening = _OPENING.match(text, end)
+    if not name or not opening or name.lower() in _LEADING:
+        return False
+    if name.lower() in _LAST:
+        return True
+    if name[0].islower():
+        return is_numbered and (name.isalpha() or name.replace(".", "") in _CLOCK)
+    is_acronym = name.isalpha() and sum(map(str.isupper, name)) > 1
+    return not _BEGINS.search(before) and (is_acronym or bool(opening["no_name"]))

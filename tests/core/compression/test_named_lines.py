@@ -169,3 +169,47 @@ def test_something_stays_beside_a_marker(around: tuple[str, str], named: bool) -
     for limit in range(1, 60):
         cut = compress_structured(text, limit, COUNTER, ASKED if named else "Who won?")
         assert not cut or re.search(r"\w", MARKER.sub("", cut)) or limit < 8, (limit, cut)
+
+
+TOPICS = "Parking Canteen Visitors Travel Laptops Gifts Training Pets Keys Garden".split()
+BODIES = {
+    "alike": "Owner: {word}. Start on {n} June. Make a backup first, and tell the users.",
+    "unlike": "{word} {noise}.",
+}
+BEHIND = {
+    "nothing": "",
+    "table": "\n| table | rows |\n|---|---|\n" + "".join(f"| t_{n} | {n}7 |\n" for n in range(9)),
+    "code": "\n```sh\n" + "".join(f"run --job {n}\n" for n in range(9)) + "```\n",
+    "links": "\n## Links\n\n" + "".join(f"- https://wiki.test/{n}\n" for n in range(9)),
+    "section": "\n## Tables\n\n| table | rows |\n|---|---|\n"
+    + "".join(f"| t_{n} | {n}7 |\n" for n in range(9)),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("end", BEHIND)
+@draws(cases=len(BODIES) * len(BEHIND))
+@given(
+    random=st.randoms(use_true_random=False),
+    asked=st.integers(0, 9),
+    room=st.integers(20, 200),
+    question=st.sampled_from(
+        ["What does the staff handbook say about {}?", "In the staff handbook, who owns {}?", "Who owns {}?"]
+    ),
+)
+def test_a_named_section_stays_before_those_under_the_same_title(
+    kind: str, end: str, random: Random, asked: int, room: int, question: str
+) -> None:
+    """A question that also names the title above all of them keeps the body of the section that it names."""
+    bodies = [
+        BODIES[kind].format(
+            word=f"Q{n}{random.randint(100, 999)}", n=n, noise=" ".join(random.sample(NOISE, 4))
+        )
+        for n in range(len(TOPICS))
+    ]
+    sections = [f"\n## {topic}\n\n{body}\n" for topic, body in zip(TOPICS, bodies, strict=True)]
+    text = "# Staff handbook\n" + "".join(sections) + BEHIND[end]
+    limit = COUNTER.count(f"# Staff handbook\n{sections[asked]}") + 60 + room
+    cut = compress_structured(text, limit, COUNTER, question.format(TOPICS[asked]))
+    assert bodies[asked] in cut
+    assert f"## {TOPICS[asked]}\n" in cut
