@@ -160,7 +160,8 @@ def _children(owners: Sequence[int]) -> dict[int, list[int]]:
 def _in_turn(pieces: Sequence[str], shapes: Sequence[str], run: Sequence[int]) -> list[set[int]]:
     """Returns where records may begin whose fields come in turn: at the names before these, at the first."""
     times = Counter(shapes[i] for i in run if shapes[i])
-    fields = {shape for shape, n in times.items() if n > 1 and 2 * n >= max(times.values())}
+    most = max(times.values(), default=0)
+    fields = {shape for shape, n in times.items() if n > 1 and 2 * n >= most}
     n = next((n for n, i in enumerate(run) if shapes[i] in fields), 0)
     look = _WORDS.sub("", pieces[run[n - 1]]) if n else None
     names = {i for i in run if shapes[i] not in fields and _WORDS.sub("", pieces[i]) == look}
