@@ -91,7 +91,8 @@ def _maker(
     order = [*asks, *chain.from_iterable([*reversed(_above(owners, i)), i] for i in [*order, *asks])]
     owned = {i: {own} for i, own in enumerate(owners) if own != NONE and i not in asks}
     named = dict.fromkeys([*asks, *record, *ranked[0]], asked)
-    best = [i for i in [*record, *ranked[0]] if i in ranked[0]][:1]
+    near = frozenset(ranked[0])
+    best = [i for i in [*record, *ranked[0]] if i in near][:1]
     return partial(_pick, pieces, list(dict.fromkeys(order)), named, best, owned, kind=kind)
 
 
