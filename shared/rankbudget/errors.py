@@ -152,6 +152,13 @@ def check_list(name: str, value: Any, of: str) -> None:
         raise BudgetConfigError(msg)
 
 
+def check_place(place: Any) -> None:
+    """Raises BudgetConfigError for what is no place in a list; places below 0 count from its end."""
+    if not hasattr(place, "__index__"):
+        msg = f"place must be a whole number (got {shown(place)})"
+        raise BudgetConfigError(msg)
+
+
 def check_choice(name: str, value: Any, problems: list[str], allowed: tuple[str | None, ...]) -> Any:
     """Returns one of the allowed words."""
     if not (value is None or isinstance(value, str)) or value not in allowed:

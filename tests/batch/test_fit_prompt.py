@@ -224,6 +224,7 @@ def test_a_batch_that_cannot_be_read_raises(columns, options, said):
         ({"strict": "yes"}, "strict"),
         ({"counters": "x"}, "counter"),
         ({"counter": 5}, "counter"),
+        ({"scorer": 5}, "scorer must be"),
         ({"notice": 5}, "notice"),
     ],
 )

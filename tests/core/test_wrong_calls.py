@@ -150,6 +150,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (Assembler(99).assemble, {"blocks": {"knowledge": {"a": "b"}}}, "block 'knowledge' must be a text"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": 5}, "summarizer must be a callable"),
     (fit_messages, {"messages": CHAT, "max_tokens": 99, "summarizer": lambda text: text}, "summarizer must"),
+    (
+        fit_documents,
+        {"texts_or_segments": ["a"], "max_tokens": 9, "query": "b", "scorer": 5},
+        "scorer must be",
+    ),
     (Assembler, {"budget": 99, "summarizer": "x"}, "summarizer must be a callable"),
     (Assembler, {"budget": 99, "scope": "ann"}, "scope must be a Scope"),
     (

@@ -12,7 +12,7 @@ from langchain_core.messages import convert_to_messages
 from langchain_core.prompts import MessagesPlaceholder
 
 from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer
-from rankbudget import Assembler, build_constrained_prompt, counter_for, fit_messages
+from rankbudget import Assembler, TokenBudget, build_constrained_prompt, counter_for, fit_messages
 from rankbudget.batch import FitPrompt
 from rankbudget.messages.texts import content_text
 from tests.drawing import draws
@@ -81,3 +81,25 @@ def test_the_record_that_a_question_beside_the_history_names_stays(
     limit = whole * share // 100
     assert ROOM in said(inside(thread, question, limit))
     assert ROOM in said(door(thread, question, limit)), "the record that was asked for is gone"
+
+
+@draws()
+@given(at=st.integers(0, 99), size=st.integers(150, 400), asks=st.sampled_from(("front", "end")))
+def test_a_long_question_keeps_what_answers_it_wherever_it_is(at: int, size: int, asks: str) -> None:
+    """In a slot of its own, as the last message of the history, alone or beside documents."""
+    pasted = [f"The lift was cleaned on Monday by crew {i}." for i in range(100)]
+    pasted[at] = "The access code of the boiler room is 4711."
+    asked = "What is the access code of the boiler room?"
+    text = "\n\n".join([asked, " ".join(pasted)] if asks == "front" else [" ".join(pasted), asked])
+    budget = TokenBudget(
+        context_window=size, reserve=0, safety=0, shorten_question=True, max_system_ratio=None
+    )
+    assembler = Assembler(budget, counter=COUNTER)
+    for blocks, query in (
+        ({}, text),
+        ({"knowledge": ["One fact."]}, text),
+        ({"history": [{"role": "user", "content": text}]}, None),
+    ):
+        shown = str(assembler.assemble(blocks, query=query).messages)
+        assert pasted[at] in shown
+        assert asked in shown

@@ -25,6 +25,7 @@ from ..errors import (
     named_options,
     shown,
 )
+from ..fitting.block import strategy_for
 from ..messages.tags import NOTICE
 from ..messages.texts import content_text
 from ..prompt.assembler import Assembler
@@ -147,6 +148,7 @@ class FitPrompt:
         # Wrong options raise here, not in a worker. A name is looked up there: its tokenizer is large.
         given_object = counter is not None and not isinstance(counter, str)
         _RowAssembler(self.budget, counter=counter if given_object else len, **self._options)
+        strategy_for("knowledge", scorer=scorer)
         self._assembler: Assembler | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
         others, segments = _others(timeline, units, stay)
         named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
         if max(named.values(), default=0) > NAMED:
-            answers = [n for n in _order(query, segments, others)[:1] if named[n] > NAMED]
+            answers = [n for n in _order(query, segments, others) if named[n] > NAMED][:1]
     return keep_steps(timeline, turns, stay, room - timeline.cost(stay), _links(answers, questions))
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from typing import Any, Literal, get_args
 
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, shown
 from ..relevance.asking import queries_of, rated_for
 from ..relevance.corpus import scored_texts
 from ..relevance.evidence import Sentences, rate_documents, rate_sentences, rate_sentences_of, word_shares
@@ -79,6 +79,9 @@ class Evidence:
     ) -> None:
         if order not in get_args(Order):
             msg = f"order must be one of {', '.join(get_args(Order))} (got {order!r})."
+            raise BudgetConfigError(msg)
+        if scorer is not None and not hasattr(scorer, "score"):
+            msg = f"scorer must be a Scorer, as Bm25Scorer() (got {shown(scorer)})."
             raise BudgetConfigError(msg)
         self._scorer = scorer
         self._compress = compress

@@ -12,7 +12,7 @@ from ..conversation.stored import AGAIN
 from ..conversation.timeline import Timeline
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list, shown
+from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list, check_place
 from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
@@ -20,6 +20,7 @@ from ..segment import Scope
 from .block_calls import forget_blocks, has_blocks, seen_by
 from .forms import NUMBERED, HostForm
 from .history_tables import ARCHIVED, messages, threads
+from .matching import matched
 from .reading import ThreadMessages
 from .thread_rows import (
     AT_ONCE,
@@ -34,6 +35,7 @@ from .thread_rows import (
     note_sent,
     rows_between,
     rows_named,
+    said_by,
     save,
     sent_by,
     splice,
@@ -245,14 +247,17 @@ class StoredThread:
         start, most = 0, min(len(stored), len(rows))
         while start < most and is_same(stored[start], rows[start], self.form):
             start += 1
+        if start == len(stored) == len(rows):
+            return
         end = 0
         while end < most - start and is_same(stored[-1 - end], rows[-1 - end], self.form):
             end += 1
-        if start == len(stored) == len(rows):
-            return
-        new = rows[start : len(rows) - end]
-        taken = {row.name for row in (*stored[:start], *stored[len(stored) - end :])}
-        splice(connection, head, start, len(stored) - end, with_own_names(new, taken))
+        old, new = stored[start : len(stored) - end], rows[start : len(rows) - end]
+        stay = matched([said_by(row, self.form) for row in old], [(r["digest"], r["host"]) for r in new])
+        kept = {n: old[o] for n, o in stay.items()}
+        taken = {row.name for row in (*stored[:start], *stored[len(stored) - end :], *kept.values())}
+        with_own_names([row for n, row in enumerate(new) if n not in kept], taken)
+        splice(connection, head, start, len(stored) - end, [kept.get(n, row) for n, row in enumerate(new)])
 
     def _take_over(self) -> None:
         with self.store.database.read() as connection:
@@ -275,7 +280,7 @@ class StoredThread:
 
     def insert(self, place: int, given: Iterable[Any]) -> None:
         """Puts messages before the one at a place, which is found as `list.insert` finds it."""
-        _check_place(place)
+        check_place(place)
         rows = [row for part in self._in_parts(given) for row in part]
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
@@ -316,7 +321,7 @@ class StoredThread:
 
     def delete(self, place: int) -> Any:
         """Removes one message and returns it; None where there is none. What it replaced stays `replaced`."""
-        _check_place(place)
+        check_place(place)
         with self.store.database.write() as connection:
             head = locked(connection, self.scope, self.name)
             self._own(connection, head)
@@ -389,10 +394,3 @@ class StoredThread:
 def _without_place(head: Head) -> ColumnElement[bool]:
     """Returns which messages of a conversation others have replaced."""
     return (messages().c.thread == head.seq) & messages().c.place.is_(None)
-
-
-def _check_place(place: Any) -> None:
-    """Raises BudgetConfigError for what is no place in a list; places below 0 count from its end."""
-    if not hasattr(place, "__index__"):
-        msg = f"place must be a whole number (got {shown(place)})"
-        raise BudgetConfigError(msg)

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.state import Summary
@@ -184,8 +184,11 @@ def _is_result(message: Mapping[str, Any]) -> bool:
     return DICTS.codec.role(message) == "tool"
 
 
-def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequence[dict[str, Any]]) -> None:
-    """Puts rows in the place of those from one place to before another, which stay without a place."""
+def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequence[Any]) -> None:
+    """Puts rows in the place of those from one place to before another, which stay without a place.
+
+    Rows that were among them are put back.
+    """
     table, size = messages(), head.size
     mine = table.c.thread == head.seq
     if start < stop:
@@ -198,11 +201,25 @@ def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequ
         connection.execute(table.update().where(mine & (table.c.place < 0)).values(place=-1 - table.c.place))
     head.edits += 1
     head.size, head.total = start, _sum_before(connection, head, start)
-    add(connection, head, rows)
+    for is_new, run in groupby(rows, key=lambda row: isinstance(row, dict)):
+        (add if is_new else _put_back)(connection, head, list(run))
     resum(connection, head, size + shift)
     if not holds(connection, head, head.summary):
         head.summary = Summary()
     save(connection, head)
+
+
+def _put_back(connection: Connection, head: Head, rows: Sequence[Any]) -> None:
+    """Puts rows without a place at the end."""
+    from sqlalchemy import bindparam
+
+    table, placed = messages(), []
+    for row in rows:
+        head.total = added(head.total, place_value(head.size, row.digest))
+        placed.append({"row": row.seq, "to": head.size, "sum": head.total})
+        head.size += 1
+    update = table.update().where(table.c.seq == bindparam("row"))
+    connection.execute(update.values(place=bindparam("to"), total=bindparam("sum")), placed)
 
 
 def with_own_names(rows: Sequence[dict[str, Any]], taken: set[str | None]) -> Sequence[dict[str, Any]]:
@@ -356,8 +373,13 @@ def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:
     """Returns whether a stored row holds a message that this host writes again."""
     if stored.form == form.name and stored.name == row["name"]:
         return stored.digest == row["digest"] and (row["host"] is None or stored.host == row["host"])
+    return said_by(stored, form) == (row["digest"], row["host"])
+
+
+def said_by(stored: Any, form: HostForm) -> tuple[str, str | None]:
+    """Returns digest and host's own text of a stored row, as this host writes its message again."""
     again = form.row(form.message(stored))
-    return (again["digest"], again["host"]) == (row["digest"], row["host"])
+    return again["digest"], again["host"]
 
 
 def _sum_before(connection: Connection, head: Head, place: int) -> str:

@@ -9,7 +9,6 @@ from typing import SupportsIndex
 
 from .._drivers import Steps, drive
 from ..budget.token_budget import TokenBudget
-from ..compression.truncate import truncate_text
 from ..conversation.stored import AGAIN, StoredMessages
 from ..errors import BudgetConfigError, BudgetExceededError, StoreConflictError
 from ..messages.texts import content_text
@@ -105,15 +104,18 @@ def _price_with_short_question(
     if not request.shorten_question:
         msg = f"{error} Or set shorten_question=True of the budget, which cuts the question."
         raise BudgetExceededError(msg, limit=error.limit, needed=error.needed, blocks=error.blocks) from None
+    from ..compression.structured import remembered_cut  # loaded only where a question is shortened
+    from ..relevance.asking import own_questions
+
     before = inputs.measure.group([request.question])
     text = content_text(request.codec.to_dict(request.question).get("content"))
     most = request.counter.count(text)
-    last = error
+    asked, last = "\n".join(own_questions(text)) or None, error
     for _ in range(_SHORTENED):
         most -= last.needed - last.limit
         if most < _LEAST_QUESTION:
             break
-        shorter = truncate_text(text, most, request.counter, keep="both")
+        shorter = remembered_cut(text, most, request.counter, question=asked)
         cut = replace(request, question=request.codec.with_text(request.question, shorter))
         try:
             return cut, replace(price(cut, inputs), question_before=before)

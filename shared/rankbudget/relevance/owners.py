@@ -122,7 +122,7 @@ def _outline(pieces: Sequence[str], rules: Container[int]) -> list[int]:
 
     A rule ends all that is above it but the headings that have a depth of their own.
     """
-    headings = {heading.start: heading for heading in headings_of(pieces)}
+    headings = _headings_at(pieces, rules)
     owners, stop = [NONE] * len(pieces), 0
     opened: list[tuple[tuple[bool, int], int]] = []
     for i, piece in enumerate(pieces):
@@ -132,8 +132,6 @@ def _outline(pieces: Sequence[str], rules: Container[int]) -> list[int]:
             owners[i] = owners[i - 1]
         elif piece.strip():
             heading = headings.get(i)
-            if heading and piece.rstrip().endswith(":") and not is_gap(pieces, i):
-                heading = None  # as deep as the next line that is written so
             depth = (False, OTHER) if i in rules else _depth(piece, heading)
             while opened and opened[-1][0] >= depth:
                 opened.pop()
@@ -141,6 +139,12 @@ def _outline(pieces: Sequence[str], rules: Container[int]) -> list[int]:
             opened += [] if i in rules else [(depth, i)]
             stop = heading.stop if heading else 0
     return owners
+
+
+def _headings_at(pieces: Sequence[str], rules: Container[int]) -> dict[int, Heading]:
+    """Returns the headings by where they start, but rules, and lines as deep as the next one written so."""
+    found = {heading.start: heading for heading in headings_of(pieces) if heading.start not in rules}
+    return {i: h for i, h in found.items() if is_gap(pieces, i) or not pieces[i].rstrip().endswith(":")}
 
 
 def _depth(piece: str, heading: Heading | None) -> tuple[bool, int]:
@@ -240,11 +244,14 @@ def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
     return [own if i in needed else NONE for i, own in enumerate(owners)]
 
 
-def named_first(owners: Sequence[int], holders: Mapping[str, Iterable[int]]) -> list[list[int]]:
+def named_first(
+    owners: Sequence[int], holders: Mapping[str, Iterable[int]], ratings: Sequence[float] = ()
+) -> list[list[int]]:
     """Returns the pieces of the records that say most of what was asked, the one that says most first.
 
     `holders` are the pieces that have each word of the question. A word above a record counts for all of it,
-    and comes before one in it: other records may refer to the one that is named. None where none stands out.
+    and comes before one in it: other records may refer to the one that is named. Of records that say as much
+    the best of the `ratings` decides. None where none stands out.
     """
     above, records = set(owners), dict[int, list[int]]()
     said: dict[int, set[str]] = {}
@@ -270,9 +277,10 @@ def named_first(owners: Sequence[int], holders: Mapping[str, Iterable[int]]) -> 
     named = [own for own in best if not any(words[own] < kind for kind in kinds)]
     if len(named) > max(1, count // _FEW):
         return []
-    return [
-        [*_above(owners, own), *records[own]] for own in sorted(named, key=weights.__getitem__, reverse=True)
-    ]
+    if ratings:
+        named.sort(key=lambda own: max([ratings[i] for i in records[own]]), reverse=True)
+    named.sort(key=weights.__getitem__, reverse=True)
+    return [[*_above(owners, own), *records[own]] for own in named]
 
 
 def _above(owners: Sequence[int], i: int) -> Iterator[int]:

@@ -110,12 +110,26 @@ def _record_of(pieces: Sequence[str], layout: _Layout, i: int) -> list[int]:
 
 def _under(pieces: Sequence[str], headings: Sequence[Heading], own: Heading) -> range:
     """Returns a heading and what is under it, as far as that is short."""
-    ends = [h.start for h in headings if h.start >= own.stop and h.level <= own.level]
-    stop, lines = own.stop, 0
-    while stop < (ends[0] if ends else len(pieces)) and lines < _LONGEST:
+    stop, lines, end = own.stop, 0, _end_of(own, headings, len(pieces))
+    while stop < end and lines < _LONGEST:
         lines += bool(pieces[stop].strip())
         stop += 1
     return range(own.start, stop)
+
+
+def _section(pieces: Sequence[str], i: int) -> range:
+    """Returns what is under a heading, empty for any other piece."""
+    headings = _LAYOUTS.get(tuple(pieces), _Layout).headings
+    own = next((heading for heading in headings if heading.start <= i < heading.stop), None)
+    if own is None:
+        return range(0)
+    return range(own.stop, _end_of(own, headings, len(pieces)))
+
+
+def _end_of(own: Heading, headings: Sequence[Heading], size: int) -> int:
+    """Returns where the section of a heading ends in a text of so many pieces."""
+    ends = (h.start for h in headings if h.start >= own.stop and h.level <= own.level)
+    return next(ends, size)
 
 
 def _indented(pieces: Sequence[str], depths: Sequence[int], i: int) -> range | None:
@@ -199,12 +213,18 @@ def with_records(
     made = [list(row) for row in ratings]
     pieces = list(chain.from_iterable(texts))
     holders, times = _holders(query, pieces, index)
-    for place in _asked_for(holders, times, max(1, len(pieces) // _FEW)):
+    few = max(1, len(pieces) // _FEW)
+    rare = [frozenset(held) for term, held in holders.items() if times[term] <= few]
+    for place in _asked_for(holders, times, few):
         i = bisect_right(starts, place) - 1
-        j = place - starts[i]
+        j, row = place - starts[i], made[i]
         if len(texts[i]) >= _FEWEST:
+            # What has another word of the question, below a heading, comes before what else is there.
+            under = _section(texts[i], j)
+            inner = (k - starts[i] for held in rare if place not in held for k in held)
+            best = min(row[j], max([row[k] for k in inner if k in under], default=row[j]))
             for step, k in enumerate(records_of(texts[i])(j)):
-                made[i][k] = max(made[i][k], made[i][j] - _STEP * step)
+                row[k] = max(row[k], best - _STEP * step)
     for number, (tables, traces) in marks.items():
         row = made[number]
         for head, lines in tables:
@@ -218,7 +238,7 @@ def with_records(
     if not owners:
         return made
     own, flat = list(chain.from_iterable(ratings)), list(chain.from_iterable(made))
-    named = [sorted(record, key=lambda i: -own[i]) for record in named_first(owners, holders)]
+    named = [sorted(record, key=lambda i: -own[i]) for record in named_first(owners, holders, own)]
     _lift(flat, list(dict.fromkeys(chain.from_iterable(named))), owners)
     return [flat[start:stop] for start, stop in pairwise(starts)]
 
