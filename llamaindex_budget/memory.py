@@ -25,6 +25,9 @@ from ._contexts import live_data, live_memory
 from ._memory import SessionMemory
 from ._serialize import class_named, read_settings
 
+_LEAST_READ = 1_000
+"""Newest messages that are read at least."""
+
 
 class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
     """A `ChatMemoryBuffer` whose `get` never exceeds its limit and always is a valid conversation.
@@ -100,8 +103,12 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
         return self._clear(self._all())
 
     def _clear(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        # A store's own list grows while others put messages: a copy is read.
-        return messages if self._of_llm["by_name"] else list(with_clear_ids(CODEC, tuple(messages)))
+        """Returns messages whose calls have ids, as far as a prompt may reach: of each one token at least."""
+        if self._of_llm["by_name"]:
+            return messages
+        said = tuple(messages)  # a store's own list grows while others put messages
+        start = max(0, len(said) - max(_LEAST_READ, self.token_limit))
+        return [*said[:start], *with_clear_ids(CODEC, said[start:], first=start)]
 
     def _all(self) -> list[ChatMessage]:
         try:

@@ -149,7 +149,7 @@ def looked_up(says: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("says", ["Look up the {}.", "Look this one up.", "And the {}?"])
 @pytest.mark.parametrize("limit", [450, 750, 1000])
 def test_the_result_that_answers_stays_whatever_its_turn_said(says: str, limit: int) -> None:
-    """A short user turn that names the thing does not stand in for the result that tells of it."""
+    """A short user turn that names the thing is not taken for the result that tells of it."""
     for i, thing in enumerate(THINGS):
         question = f"How many months does the warranty of the {thing} last?"
         chat = [*looked_up(says), {"role": "user", "content": question}]

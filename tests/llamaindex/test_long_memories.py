@@ -11,7 +11,9 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
+import llamaindex_budget.memory
 from llamaindex_budget import (
+    BudgetChatMemoryBuffer,
     BudgetMemory,
     BudgetMemoryBlock,
     HistorySummaryMemoryBlock,
@@ -19,6 +21,7 @@ from llamaindex_budget import (
     StoredChatStore,
     _handed,
 )
+from rankbudget.adapters import with_clear_ids
 from rankbudget.compression import extractive
 from rankbudget.memory import HistoryStore
 from rankbudget.memory.forms import HostForm
@@ -190,3 +193,20 @@ async def test_a_summary_without_a_model_is_made_beside_the_event_loop(
     await memory.aput_messages([say(("user", "assistant")[n % 2], words(30)) for n in range(60)])
     assert used
     assert threading.get_ident() not in used
+
+
+def test_a_buffer_looks_at_no_more_messages_than_a_prompt_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list in memory that is ten times as long is read as far as before."""
+    looked: Counter[int] = Counter()
+
+    def read(codec: Any, messages: Any, **options: Any) -> Any:
+        looked[size] += len(messages)
+        return with_clear_ids(codec, messages, **options)
+
+    monkeypatch.setattr(llamaindex_budget.memory, "with_clear_ids", read)
+    for size in (3_000, 30_000):
+        memory = BudgetChatMemoryBuffer.from_defaults(token_limit=200)
+        store: Any = memory.chat_store
+        store.store[memory.chat_store_key] = [say("user", f"message {i}") for i in range(size)]
+        assert memory.get()[-1].content == f"message {size - 1}"
+    assert looked[30_000] == looked[3_000] > 0

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from rankbudget.memory import HistoryStore, MemoryStore
+from rankbudget.testing.server import Reply, StrictModelServer
 
 _numbers = itertools.count(1)
 
@@ -54,6 +55,13 @@ def server() -> Iterator[Any]:
     _run(started, "CREATE EXTENSION IF NOT EXISTS vector")
     yield started
     started.cleanup()
+
+
+@pytest.fixture(scope="module")
+def model_server() -> Iterator[StrictModelServer]:
+    """A model server that refuses what a provider would."""
+    with StrictModelServer(default=Reply(text="ok"), context_window=10**6) as running:
+        yield running
 
 
 def _run(server: Any, *commands: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ from rankbudget import Scope
 from rankbudget.memory import HistoryStore
 from rankbudget.memory.forms import DICTS
 from rankbudget.messages.call_ids import with_clear_ids
-from rankbudget.testing.server import Reply, StrictModelServer
+from rankbudget.testing.server import StrictModelServer
 from tests.drawing import draws
 from tests.memory.calls import (
     CLIENTS,
@@ -36,23 +35,17 @@ from tests.memory.calls import (
 )
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[StrictModelServer]:
-    with StrictModelServer(default=Reply(text="ok"), context_window=10**6) as running:
-        yield running
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 @draws(cases=6)
 @given(turns=conversations(), kind=st.sampled_from(sorted(IDS)))
 def test_a_bounded_model_sends_clear_ids(
-    server: StrictModelServer, client: str, turns: list[Turn], kind: str
+    model_server: StrictModelServer, client: str, turns: list[Turn], kind: str
 ) -> None:
     """However a host names its calls, the request has ids that are unique, each shared by call and result."""
     host = CLIENTS[client][0]
     messages = written(host, turns, kind)
     before = CODECS[host].fingerprints(messages)
-    check(sent(server, client, messages, bounded=True), turns)
+    check(sent(model_server, client, messages, bounded=True), turns)
     assert CODECS[host].fingerprints(messages) == before
 
 
@@ -66,7 +59,7 @@ def test_a_bounded_model_sends_clear_ids(
     bounded=st.booleans(),
 )
 def test_any_client_goes_on_with_a_stored_conversation(
-    server: StrictModelServer,
+    model_server: StrictModelServer,
     client: str,
     turns: list[Turn],
     kind: str,
@@ -85,7 +78,7 @@ def test_any_client_goes_on_with_a_stored_conversation(
     assert thread.replaced() == []
     there = database.thread("t", scope=Scope(user="ann"), form=FORMS[host]).messages()
     clear = kind == "own" or begun != host  # else a memory of the host or the bounded model makes it so
-    check(sent(server, client, there, bounded=bounded or not clear), turns)
+    check(sent(model_server, client, there, bounded=bounded or not clear), turns)
     database.close()
 
 
@@ -148,7 +141,7 @@ def test_the_calls_of_googles_client_keep_their_names() -> None:
     ],
 )
 def test_a_client_gets_arguments_in_its_own_form(
-    server: StrictModelServer, text: str, read: dict[str, str]
+    model_server: StrictModelServer, text: str, read: dict[str, str]
 ) -> None:
     """What OpenAI or LangChain left as a text is an object for Ollama and the same text for OpenAI, broken or not."""
     call = ToolCallBlock(tool_call_id="c1", tool_name="search", tool_kwargs=text)
@@ -156,12 +149,12 @@ def test_a_client_gets_arguments_in_its_own_form(
     result = ChatMessage("found", role="tool", additional_kwargs={"tool_call_id": "c1"})
     thread = [ChatMessage("question"), said, result]
     for client, expected in (("llamaindex-ollama", read), ("llamaindex-openai", text)):
-        body = sent(server, client, thread, bounded=True)
+        body = sent(model_server, client, thread, bounded=True)
         assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == expected
     assert call.tool_kwargs == text
 
 
-def test_plain_dicts_have_no_thinking_of_another_host(server: StrictModelServer) -> None:
+def test_plain_dicts_have_no_thinking_of_another_host(model_server: StrictModelServer) -> None:
     """OpenAI's chat API takes a conversation with Claude's thinking and calls that LangChain stored."""
     call = {"name": "look", "args": {"at": "sea"}, "id": "c1", "type": "tool_call"}
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
@@ -177,11 +170,11 @@ def test_plain_dicts_have_no_thinking_of_another_host(server: StrictModelServer)
         ]
     )
     seen = database.thread("t", scope=Scope(user="ann")).messages()
-    server.forget()
-    OpenAI(base_url=server.base_url, api_key="none", max_retries=0).chat.completions.create(
+    model_server.forget()
+    OpenAI(base_url=model_server.base_url, api_key="none", max_retries=0).chat.completions.create(
         model="openai", messages=seen
     )
-    [request] = server.requests
+    [request] = model_server.requests
     assert not request.problems
     said = json.dumps(request.body)
     assert "Hm." not in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from llamaindex_budget import (
 )
 from llamaindex_budget._codec import CODEC as LLAMAINDEX
 from rankbudget import Scope, counter_for
-from rankbudget.testing.server import Reply, StrictModelServer
+from rankbudget.testing.server import StrictModelServer
 from tests.drawing import draws
 from tests.memory.calls import (
     CLIENTS,
@@ -37,13 +36,6 @@ from tests.memory.calls import (
     sent,
     written,
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StrictModelServer]:
-    with StrictModelServer(default=Reply(text="ok"), context_window=10**6) as running:
-        yield running
-
 
 HOSTS_OWN = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """LlamaIndex's workflows look at deprecated names of pydantic."""
@@ -68,7 +60,7 @@ MEMORIES: dict[str, Any] = {
     limit=st.sampled_from((60, 120, 10**5)),
 )
 def test_what_a_memory_returns_has_clear_ids(
-    server: StrictModelServer, named: str, turns: list[Turn], kind: str, at_once: bool, limit: int
+    model_server: StrictModelServer, named: str, turns: list[Turn], kind: str, at_once: bool, limit: int
 ) -> None:
     """Whatever fits is a request of any client, within the limit, with the same ids at each read; what is stored stays."""
     chats = StoredChatStore(place=":memory:", user="ann")
@@ -86,7 +78,7 @@ def test_what_a_memory_returns_has_clear_ids(
     assert counter_for("o200k_base").count_messages([LLAMAINDEX.to_dict(m) for m in got]) <= limit
     assert memory.get_all() == before == asyncio.run(memory.aget_all())
     for client in ("llamaindex-openai", "llamaindex-ollama"):
-        body = sent(server, client, got, bounded=False)
+        body = sent(model_server, client, got, bounded=False)
         if limit > 10**4:
             check(body, turns)
         ids, told = pairs(body)
@@ -103,31 +95,35 @@ def test_what_a_memory_returns_has_clear_ids(
 @pytest.mark.parametrize("kind", IDS)
 @pytest.mark.parametrize("agent", [BudgetFunctionAgent, FunctionAgent])
 def test_an_agent_goes_on_with_any_memory(
-    server: StrictModelServer, agent: Any, kind: str, named: str
+    model_server: StrictModelServer, agent: Any, kind: str, named: str
 ) -> None:
     """A run of OpenAI's client goes on with what others left in a memory."""
     turns = [[("search", "w0"), ("search", "w1")], [("search", "w2"), ("read", "w3")]]
     memory = MEMORIES[named](StoredChatStore(place=":memory:", user="ann"), token_limit=10**5)
     memory.put_messages(written("llamaindex", turns, kind)[:-1])
-    _run(server, agent, memory)
-    check(server.requests[-1].body, turns)
+    _run(model_server, agent, memory)
+    check(model_server.requests[-1].body, turns)
 
 
 @HOSTS_OWN
 @pytest.mark.parametrize("kind", IDS)
-def test_an_agent_goes_on_with_a_stock_memory(server: StrictModelServer, kind: str) -> None:
+def test_an_agent_goes_on_with_a_stock_memory(model_server: StrictModelServer, kind: str) -> None:
     """Our agent gives ids where the memory gives none."""
     turns = [[("search", "w0"), ("search", "w1")], [("search", "w2")]]
-    _run(server, BudgetFunctionAgent, ChatMemoryBuffer.from_defaults(written("llamaindex", turns, kind)[:-1]))
-    check(server.requests[-1].body, turns)
+    _run(
+        model_server,
+        BudgetFunctionAgent,
+        ChatMemoryBuffer.from_defaults(written("llamaindex", turns, kind)[:-1]),
+    )
+    check(model_server.requests[-1].body, turns)
 
 
-def _run(server: StrictModelServer, agent: Any, memory: Any) -> None:
-    llm = CLIENTS["llamaindex-openai"][1](server)
+def _run(model_server: StrictModelServer, agent: Any, memory: Any) -> None:
+    llm = CLIENTS["llamaindex-openai"][1](model_server)
     llm.is_function_calling_model, llm.context_window = True, 10**6
-    server.forget()
+    model_server.forget()
     asyncio.run(_asked(agent(llm=llm, tools=[lookup], streaming=False), memory))
-    assert [(one.problems, one.body) for one in server.refused] == []
+    assert [(one.problems, one.body) for one in model_server.refused] == []
 
 
 async def _asked(agent: Any, memory: Any) -> None:

@@ -24,7 +24,7 @@ ITEMS = st.lists(st.sampled_from("abcdefgh"), max_size=12)
 @draws()
 @given(old=ITEMS, new=ITEMS)
 def test_what_stayed_is_equal_and_in_order(old: list[str], new: list[str]) -> None:
-    """No item stands for two, and those that both lists begin or end with all stayed."""
+    """No item is matched twice, and those that both lists begin or end with all stayed."""
     stayed = matched(old, new)
     assert [old[o] for o in stayed.values()] == [new[n] for n in stayed]
     assert [stayed[n] for n in sorted(stayed)] == sorted({*stayed.values()})

@@ -69,7 +69,7 @@ def _inner_first(records: Mapping[int, Sequence[int]]) -> Iterator[int]:
     inner: dict[int, list[int]] = {i: [] for i in records}
     for j, places in records.items():
         for i in places:
-            if i < j and i in inner:  # it stands above
+            if i < j and i in inner:
                 inner[i].append(j)
     for i in records:
         for j in sorted([i, *inner[i]], key=lambda j: len(inner[j])):

@@ -69,7 +69,7 @@ def _by_relevance(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
     pieces = [Piece(timeline.tokens_of(unit), needs=n) for unit, n in zip(units, questions, strict=True)]
     taken = [n for n, unit in enumerate(units) if unit in stay]
     left = room - timeline.cost(stay)
-    # The question is one of the exchanges, also where it stands beside the messages.
+    # The question is one of the exchanges, also where it is given beside the messages.
     last = sum([len(turn.units) for turn in turns[: max(0, timeline.thread.min_exchanges - timeline.ended)]])
     newest_first, newer = range(len(units) - 1, -1, -1), int(left * NEWEST)
     few = take(pieces, taken, newest_first[:last], newer, skip=False)

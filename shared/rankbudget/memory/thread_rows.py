@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.state import Summary
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1000
 """Rows written or read in one statement."""
+_FEW_IDS = 20
+"""Ids that a database looks for; of more, all rows with calls are read."""
 _TRIES = 10
 _DIGITS = 18
 """Digits of a row's number, at most: a BIGINT."""
@@ -152,22 +154,30 @@ def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]
     said, first = [*before, *given], head.size - len(before)
     calls = [call for message in said for call in message.get("tool_calls") or ()]
     names = [str(function_of(call).get("name")) for call in calls]
-    used = _ids_before(connection, head, first) if any(m.get("tool_calls") for m in given) else []
+    own = [reference for message in given for reference in DICTS.codec.call_ids(message) if reference]
+    used = _ids_before(connection, head, first, own) if own else []
     clear = with_clear_ids(DICTS.codec, said, first=first, taken=[*names, *used])
     for row, old, new in zip(rows, given, clear[len(before) :], strict=True):
         if new is not old:  # what was counted had its own ids
             row.update(neutral=written(new), host=row["host"] or row["neutral"], counts="{}")
 
 
-def _ids_before(connection: Connection, head: Head, place: int) -> list[str]:
-    """Returns the ids of the calls in the rows before a place, of as many as a prompt may have beside it."""
-    from sqlalchemy import select
+def _ids_before(connection: Connection, head: Head, place: int, wanted: Sequence[str]) -> list[str]:
+    """Returns which ids calls have in the rows before a place, of those that are wanted.
+
+    It looks at as many rows as a prompt may have beside it.
+    """
+    from sqlalchemy import or_, select
 
     table = messages()
     near = (table.c.place >= place - AT_ONCE) & (table.c.place < place) & (table.c.role == "assistant")
-    asks = near & (table.c.thread == head.seq) & table.c.neutral.contains('"tool_calls"')
-    said = connection.execute(select(table.c.neutral).where(asks)).scalars()
-    return [reference for text in said for reference in DICTS.codec.call_ids(read(text))]
+    parts = list(map(written, wanted)) if len(wanted) <= _FEW_IDS else ['"tool_calls"']
+    has = or_(*[table.c.neutral.contains(part, autoescape=True) for part in parts])
+    said = connection.execute(
+        select(table.c.neutral).where(near & (table.c.thread == head.seq) & has)
+    ).scalars()
+    found = chain.from_iterable(DICTS.codec.call_ids(read(text)) for text in said)
+    return list({*found}.intersection(wanted))
 
 
 def _calls_in(row: Mapping[str, Any]) -> Any:
@@ -213,13 +223,18 @@ def _put_back(connection: Connection, head: Head, rows: Sequence[Any]) -> None:
     """Puts rows without a place at the end."""
     from sqlalchemy import bindparam
 
-    table, placed = messages(), []
+    update = messages().update().where(messages().c.seq == bindparam("row"))
+    connection.execute(update.values(place=bindparam("to"), total=bindparam("sum")), _at_the_end(head, rows))
+
+
+def _at_the_end(head: Head, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Returns place and sum of rows that come behind the last one, which the last of them is then."""
+    placed: list[dict[str, Any]] = []
     for row in rows:
         head.total = added(head.total, place_value(head.size, row.digest))
         placed.append({"row": row.seq, "to": head.size, "sum": head.total})
         head.size += 1
-    update = table.update().where(table.c.seq == bindparam("row"))
-    connection.execute(update.values(place=bindparam("to"), total=bindparam("sum")), placed)
+    return placed
 
 
 def with_own_names(rows: Sequence[dict[str, Any]], taken: set[str | None]) -> Sequence[dict[str, Any]]:
@@ -234,12 +249,9 @@ def move(connection: Connection, rows: Sequence[Any], head: Head) -> None:
     """Puts rows that have no place any more at the end of another conversation."""
     from sqlalchemy import bindparam
 
-    table, moved = messages(), [{"row": row.seq, "name": row.name, "digest": row.digest} for row in rows]
-    taken = rows_named(connection, head, [row.name for row in rows if row.name])
-    for row in with_own_names(moved, {*taken}):
-        head.total = added(head.total, place_value(head.size, row.pop("digest")))
-        row.update(to=head.size, sum=head.total, named=row.pop("name"))
-        head.size += 1
+    table, taken = messages(), rows_named(connection, head, [row.name for row in rows if row.name])
+    named = with_own_names([{"name": row.name} for row in rows], {*taken})
+    moved = [{**at, "named": one["name"]} for at, one in zip(_at_the_end(head, rows), named, strict=True)]
     values: dict[str, Any] = {"place": bindparam("to"), "total": bindparam("sum"), "name": bindparam("named")}
     update = table.update().where(table.c.seq == bindparam("row")).values(thread=head.seq, **values)
     connection.execute(update, moved)
@@ -286,12 +298,8 @@ def resum(connection: Connection, head: Head, size: int) -> None:
     table = messages()
     update = table.update().where(table.c.seq == bindparam("row")).values(total=bindparam("sum"))
     while head.size < size:
-        sums = []
-        for row in rows_between(connection, head, head.size, min(size, head.size + AT_ONCE)):
-            head.total = added(head.total, place_value(row.place, row.digest))
-            sums.append({"row": row.seq, "sum": head.total})
-            head.size += 1
-        connection.execute(update, sums)
+        rows = rows_between(connection, head, head.size, min(size, head.size + AT_ONCE))
+        connection.execute(update, [{"row": at["row"], "sum": at["sum"]} for at in _at_the_end(head, rows)])
 
 
 def save(connection: Connection, head: Head) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 
 from .corpus import BoundedCache, TermIndex
 from .long_lines import SHORT, depths_of, is_keyed_list, is_table
@@ -117,13 +117,10 @@ def _under(pieces: Sequence[str], headings: Sequence[Heading], own: Heading) -> 
     return range(own.start, stop)
 
 
-def _section(pieces: Sequence[str], i: int) -> range:
-    """Returns what is under a heading, empty for any other piece."""
-    headings = _LAYOUTS.get(tuple(pieces), _Layout).headings
+def _section(headings: Sequence[Heading], i: int, size: int) -> range:
+    """Returns what is under the heading at a place, empty where none is, in a text of so many pieces."""
     own = next((heading for heading in headings if heading.start <= i < heading.stop), None)
-    if own is None:
-        return range(0)
-    return range(own.stop, _end_of(own, headings, len(pieces)))
+    return range(0) if own is None else range(own.stop, _end_of(own, headings, size))
 
 
 def _end_of(own: Heading, headings: Sequence[Heading], size: int) -> int:
@@ -214,17 +211,13 @@ def with_records(
     pieces = list(chain.from_iterable(texts))
     holders, times = _holders(query, pieces, index)
     few = max(1, len(pieces) // _FEW)
-    rare = [frozenset(held) for term, held in holders.items() if times[term] <= few]
-    for place in _asked_for(holders, times, few):
-        i = bisect_right(starts, place) - 1
-        j, row = place - starts[i], made[i]
+    rare = [sorted(held) for term, held in holders.items() if times[term] <= few]
+    for i, asked in groupby(
+        _asked_for(holders, times, few), key=lambda place: bisect_right(starts, place) - 1
+    ):
         if len(texts[i]) >= _FEWEST:
-            # What has another word of the question, below a heading, comes before what else is there.
-            under = _section(texts[i], j)
-            inner = (k - starts[i] for held in rare if place not in held for k in held)
-            best = min(row[j], max([row[k] for k in inner if k in under], default=row[j]))
-            for step, k in enumerate(records_of(texts[i])(j)):
-                row[k] = max(row[k], best - _STEP * step)
+            held_here = [[k - starts[i] for k in _within(held, starts[i], starts[i + 1])] for held in rare]
+            _rate_records(texts[i], made[i], [place - starts[i] for place in asked], held_here)
     for number, (tables, traces) in marks.items():
         row = made[number]
         for head, lines in tables:
@@ -241,6 +234,27 @@ def with_records(
     named = [sorted(record, key=lambda i: -own[i]) for record in named_first(owners, holders, own)]
     _lift(flat, list(dict.fromkeys(chain.from_iterable(named))), owners)
     return [flat[start:stop] for start, stop in pairwise(starts)]
+
+
+def _rate_records(
+    pieces: tuple[str, ...], row: list[float], asked: Sequence[int], rare: Sequence[Sequence[int]]
+) -> None:
+    """Rates what is in one record with pieces that were `asked` for; `rare` are those with each rare word."""
+    layout = _LAYOUTS.get(pieces, _Layout)
+    for j in asked:
+        # What has another word of the question, below a heading, comes before what else is there.
+        under = _section(layout.headings, j, len(pieces))
+        inner = [
+            _within(held, under.start, under.stop) for held in rare if under and not _within(held, j, j + 1)
+        ]
+        best = min(row[j], max([row[k] for k in chain.from_iterable(inner)], default=row[j]))
+        for step, k in enumerate(_record_of(pieces, layout, j)):
+            row[k] = max(row[k], best - _STEP * step)
+
+
+def _within(places: Sequence[int], start: int, stop: int) -> Sequence[int]:
+    """Returns those of some places, in order, that are between two others."""
+    return places[bisect_left(places, start) : bisect_left(places, stop)]
 
 
 def _lift(ratings: list[float], first: Sequence[int], owners: Sequence[int]) -> None:

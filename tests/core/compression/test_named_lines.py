@@ -171,7 +171,7 @@ def test_something_stays_beside_a_marker(around: tuple[str, str], named: bool) -
         assert not cut or re.search(r"\w", MARKER.sub("", cut)) or limit < 8, (limit, cut)
 
 
-TOPICS = "Parking Canteen Visitors Travel Laptops Gifts Training Pets Keys Garden".split()
+TOPICS = "Parking Canteen Visitors Bicycles Laptops Gifts Training Pets Keys Garden".split()
 BODIES = {
     "alike": "Owner: {word}. Start on {n} June. Make a backup first, and tell the users.",
     "unlike": "{word} {noise}.",
