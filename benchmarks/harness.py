@@ -57,9 +57,10 @@ for _weight in _WEIGHTS:
 
 def _text(source: random.Random, words: int) -> str:
     chosen = source.choices(_VOCABULARY, cum_weights=_SUMS, k=words)
-    for i in range(9, words, 12):
-        chosen[i] += "."
-    return " ".join(chosen).capitalize() + "."
+    for i in range(0, words, 12):
+        chosen[i] = chosen[i].capitalize()
+        chosen[i - 1] += "."  # of the first sentence, the end of the last one
+    return " ".join(chosen)
 
 
 def chat(size: int, seed: str) -> list[dict[str, Any]]:

@@ -57,7 +57,8 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
     inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
     for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
         for shapes in _shapes(texts) if len(pieces) >= _FEWEST else ():
-            found = _owners(pieces, shapes)
+            keys = list(filter(None, shapes))
+            found = _owners(pieces, shapes) if len(set(keys)) < len(keys) else []  # else no records are alike
             if any(own != NONE for own in found):
                 return found
     return [NONE] * len(pieces)

@@ -222,24 +222,24 @@ def _is_inner(text: str, start: int, end: int, following: str) -> bool:
         return False
     before = start - len(token)
     near = max(0, before - _NEAR)
-    is_cardinal = bool(_OPENING.match(text, end) or _CARDINAL.search(text, near, before))
     if _ORDINAL.fullmatch(token):
-        return bool(_LIST_START.search(text, near, before)) or not is_cardinal
+        return bool(_LIST_START.search(text, near, before)) or not _is_cardinal(text, near, before, end)
     if token[-1].isdigit():
         return False
     name = token.rpartition("-")[2]
     if following.isdigit() and (len(name) <= _LONGEST_SHORT or not _ITEM.match(text, end)):
         return True
     is_numbered = bool(_NUMBER_BEFORE.search(text, near, before))
-    starts_anew = _starts_anew(text, end, name, is_numbered=is_numbered, before=text[near:before])
-    return not starts_anew and _is_short(name, is_numbered=is_numbered, is_cardinal=is_cardinal)
-
-
-def _is_short(name: str, *, is_numbered: bool, is_cardinal: bool) -> bool:
-    """Returns whether a word may be an abbreviation, or a unit that is no end of a sentence."""
     if is_numbered and len(name) <= _LONGEST_UNIT and name.isalpha():
-        return not (is_cardinal and name.lower() in _UNITS)
-    return name.lower() in _ABBREVIATIONS or bool(_SHORT.fullmatch(name))
+        is_short = name.lower() not in _UNITS or not _is_cardinal(text, near, before, end)
+    else:
+        is_short = name.lower() in _ABBREVIATIONS or bool(_SHORT.fullmatch(name))
+    return is_short and not _starts_anew(text, end, name, is_numbered=is_numbered, before=text[near:before])
+
+
+def _is_cardinal(text: str, near: int, before: int, end: int) -> bool:
+    """Returns whether a number with a dot behind it is no ordinal one, by the words on both sides."""
+    return bool(_OPENING.match(text, end) or _CARDINAL.search(text, near, before))
 
 
 def _starts_anew(text: str, end: int, name: str, *, is_numbered: bool, before: str) -> bool:
