@@ -49,7 +49,9 @@ class _Layout:
 
     def __init__(self, pieces: Sequence[str]) -> None:
         self.headings = headings_of(pieces)
-        self.heads = {i: head for head, rows in _tables(pieces) for i in (*head, *rows)}
+        found = list(_tables(pieces))
+        self.heads = {i: head for head, rows in found for i in (*head, *rows)}
+        self.tables = {i: rows for head, rows in found for i in head}
         self.ruled = {i for table in ruled_tables(pieces) for i in table}  # each row is a record
         self.depths: list[int] = []
         self.data: set[int] = set()
@@ -239,17 +241,35 @@ def with_records(
 def _rate_records(
     pieces: tuple[str, ...], row: list[float], asked: Sequence[int], rare: Sequence[Sequence[int]]
 ) -> None:
-    """Rates what is in one record with pieces that were `asked` for; `rare` are those with each rare word."""
-    layout = _LAYOUTS.get(pieces, _Layout)
-    for j in asked:
-        # What has another word of the question, below a heading, comes before what else is there.
-        under = _section(layout.headings, j, len(pieces))
-        inner = [
-            _within(held, under.start, under.stop) for held in rare if under and not _within(held, j, j + 1)
-        ]
-        best = min(row[j], max([row[k] for k in chain.from_iterable(inner)], default=row[j]))
+    """Rates what is in one record with pieces that were `asked` for; `rare` are those with each rare word.
+
+    What has another word of the question below a heading, or in a row of a table, is asked for, too: its
+    record comes before what else is there.
+    """
+    layout, left, seen = _LAYOUTS.get(pieces, _Layout), list(asked), set(asked)
+    for j in left:
+        inner = _named_in(_below(layout, j, len(pieces)), [held for held in rare if not _within(held, j, j + 1)])
+        best = min(row[j], max([row[k] for k in inner], default=row[j]))
+        behind = _MOST_ABOVE + 2 * _LONGEST if inner else 0  # as many as the longest record has
         for step, k in enumerate(_record_of(pieces, layout, j)):
-            row[k] = max(row[k], best - _STEP * step)
+            row[k] = max(row[k], best - _STEP * (behind + step))
+        left += [k for k in inner if k not in seen]
+        seen.update(inner)
+
+
+def _below(layout: _Layout, i: int, size: int) -> range:
+    """Returns the rows below the head of a table, or what is under a heading, in a text of so many pieces."""
+    return layout.tables.get(i) or _section(layout.headings, i, size)
+
+
+def _named_in(part: range, rare: Sequence[Sequence[int]]) -> list[int]:
+    """Returns the pieces of a part that have most of some rare words, given those that have each."""
+    said: dict[int, float] = {}
+    for held in rare if part else ():
+        for k in _within(held, part.start, part.stop):
+            said[k] = said.get(k, 0.0) + 1 / len(held)
+    least = _NEARLY * max(said.values(), default=0.0)
+    return sorted([k for k, weight in said.items() if weight >= least])
 
 
 def _within(places: Sequence[int], start: int, stop: int) -> Sequence[int]:
