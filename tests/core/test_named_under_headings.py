@@ -155,3 +155,113 @@ def test_the_result_that_answers_stays_whatever_its_turn_said(says: str, limit: 
         chat = [*looked_up(says), {"role": "user", "content": question}]
         fitted = fit_messages(chat, max_tokens=limit, counter=COUNTER, query=question)
         assert f"the {thing} lasts {i + 11} months" in json.dumps(fitted.messages)
+
+
+SUBSECTIONS: dict[str, Callable[[str, str], str]] = {
+    "heading": lambda land, text: f"### {land}\n\n{text}",
+    "bold": lambda land, text: f"**{land}**\n\n{text}",
+    "bold line": lambda land, text: f"**{land}** - {text}",
+    "bullet": lambda land, text: f"- {land}: {text}",
+    "numbered": lambda land, text: f"Section {100 + LANDS.index(land)}: {land}\n\n{text}",
+}
+ABOUT = {
+    "Shipping times and costs by country": "What are the shipping costs to {}?",
+    "Error codes by country": "Which error code is used in {}?",
+    "Phone numbers of the branches": "What is the phone number of the {} branch?",
+}
+
+
+@draws(cases=len(SUBSECTIONS))
+@pytest.mark.parametrize("kind", SUBSECTIONS)
+@given(title=st.sampled_from(sorted(ABOUT)), land=st.sampled_from(LANDS), limit=st.integers(100, 300))
+def test_the_sub_section_that_is_named_stays_whole(kind: str, title: str, land: str, limit: int) -> None:
+    """The heading above all of them says more words of the question than the one that names it."""
+    parts = [
+        SUBSECTIONS[kind](one, f"Ask for desk {3 * i + 110}. It is open until noon.")
+        for i, one in enumerate(LANDS)
+    ]
+    text = f"# Handbook\n\nFor all members.\n\n## {title}\n\n" + "\n\n".join(parts)
+    shown = fit_documents([text], query=ABOUT[title].format(land), max_tokens=limit, counter=COUNTER).text
+    assert f"desk {3 * LANDS.index(land) + 110}" in shown
+
+
+@draws()
+@given(
+    land=st.sampled_from(LANDS),
+    mark=st.sampled_from((",", ";", "\t", " | ")),
+    asked=st.sampled_from(
+        (
+            "Who works in the {} office?",
+            "Which employees work in the {} office?",
+            "Name and phone of the person in {}",
+            "phone office {}",
+        )
+    ),
+    limit=st.integers(70, 300),
+)
+def test_the_row_that_is_named_stays_whatever_its_columns_are_called(
+    land: str, mark: str, asked: str, limit: int
+) -> None:
+    """The names of the columns may say more words of the question than the row."""
+    rows = [["employee", "name", "office", "phone"]]
+    rows += [[f"E{1000 + i}", f"Ann B{i}", one, f"+49 30 {1101 + i}"] for i, one in enumerate(LANDS)]
+    text = "\n".join(mark.join(row) for row in rows)
+    shown = fit_documents([text], query=asked.format(land), max_tokens=limit, counter=COUNTER).text
+    assert f"+49 30 {1101 + LANDS.index(land)}" in shown
+
+
+FIELDS = ("Subtotal", "VAT", "Total", "IBAN")
+
+
+def _invoice(i: int, land: str) -> str:
+    rows = "\n".join(f"{k}    {part}    {i + k}.5{k}" for k, part in enumerate(PARTS))
+    fields = "\n".join(f"{field}: {i + 40 * n + 1000}.12" for n, field in enumerate(FIELDS))
+    return f"INVOICE {4700 + i}\nCustomer: {land} Ltd\nDate: 2026-03-0{i % 9 + 1}\n\nPos  Article  Price\n{rows}\n\n{fields}\n"
+
+
+def _order(i: int, land: str) -> dict[str, Any]:
+    costs = {field: f"{i + 40 * n + 1000}.12" for n, field in enumerate(FIELDS)}
+    parts = [{"part": part, "price": i + k} for k, part in enumerate(PARTS)]
+    return {"id": 4700 + i, "customer": f"{land} Ltd", "items": parts, "costs": costs}
+
+
+@draws()
+@given(
+    land=st.sampled_from(LANDS),
+    field=st.sampled_from(FIELDS),
+    form=st.sampled_from(("invoices", "json")),
+    limit=st.integers(150, 900),
+)
+def test_a_field_of_the_named_record_stays_wherever_its_name_is(
+    land: str, field: str, form: str, limit: int
+) -> None:
+    """The name may be in another paragraph of the record, or beside the object that has the field."""
+    if form == "json":
+        text = json.dumps([_order(i, one) for i, one in enumerate(LANDS)], indent=2)
+    else:
+        text = "\n".join(_invoice(i, one) for i, one in enumerate(LANDS))
+    asked = f"What is the {field} of the invoice to {land} Ltd?"
+    shown = fit_documents([text], query=asked, max_tokens=limit, counter=COUNTER).text
+    assert f"{LANDS.index(land) + 40 * FIELDS.index(field) + 1000}.12" in shown
+
+
+@draws()
+@given(
+    code=st.from_regex(r"[A-Z]{1,2}[0-9]{1,2}", fullmatch=True),
+    asked=st.sampled_from(("What does error {} mean?", "The display shows {}", "{} on my dishwasher")),
+    scored=st.booleans(),
+    limit=st.integers(70, 300),
+)
+def test_a_short_code_is_found_beside_scores_of_a_retriever(
+    code: str, asked: str, scored: bool, limit: int
+) -> None:
+    """The text that has it may be any of those that a retriever gave, and need not be the best one."""
+    codes = [f"X{n}Z" for n in range(4)] + [code]
+    entries = [f"{one} - Fault of part {i}. Tilt it by {45 + i} degrees." for i, one in enumerate(codes)]
+    texts = [f"{' '.join(f'Note {i * 60 + k} is about terms.' for k in range(60))}" for i in range(4)]
+    texts.insert(2, "\n\n".join(entries))
+    documents = [
+        Segment(id=str(i), text=text, score=0.85 - i / 80 if scored else None) for i, text in enumerate(texts)
+    ]
+    shown = fit_documents(documents, query=asked.format(code), max_tokens=limit, counter=COUNTER).text
+    assert "49 degrees" in shown

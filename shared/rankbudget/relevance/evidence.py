@@ -23,7 +23,7 @@ from .question import plain_question
 from .records import Marks, marks_of
 from .sentences import parts_of
 from .stopwords import STOP_WORDS
-from .words import content_terms, keys_in, raw_words, stem
+from .words import content_terms, keys_in, names_one, raw_words, stem
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -53,8 +53,6 @@ _NAMING = re.compile(r"[\d_@#]|\w\w[.:]\w\w")
 """What tells a key from words that are written with a hyphen or a slash."""
 _AHEAD = 0.01
 _LETTERS = 4
-_ID = regex.compile(r"(?=.*\d)(?=.*\p{L}).{4,}|\d{5,}")
-"""A term that names one thing: letters and digits, or more digits than a year has."""
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
 """Words in lower case, and one that may have its capital because it is the first of its sentence."""
 
@@ -178,7 +176,7 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
     ranks, few = [0.0] * len(texts), max(1, len(texts) // ONE_IN)
     for term, places in own.items():
         times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
-        named = times <= few and _ID.fullmatch(term) is not None
+        named = times <= few and names_one(term)
         for j in places if times <= max(few, SEVERAL) else ():
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:

@@ -31,6 +31,8 @@ _WORDS = regex.compile(r"[\w\s.-]+")
 _TAG = re.compile(r"<[^<>]*>")
 _ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
 """A row of a table: a record by itself."""
+_LIST = re.compile(r"\A\s*\[\r?\n(?=\s*[\[{])")
+"""The bracket above the first record of a list: the others are not below that one."""
 _ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
 _FEWEST = 4
@@ -150,7 +152,7 @@ def _headings_at(pieces: Sequence[str], rules: Container[int]) -> dict[int, Head
 
 def _depth(piece: str, heading: Heading | None) -> tuple[bool, int]:
     """Returns how deep a line is: any heading is above what is indented."""
-    line = piece.lstrip("\r\n\f")
+    line = _LIST.sub("", piece.lstrip("\r\n\f"))
     return (False, heading.level) if heading else (True, len(line) - len(line.lstrip()))
 
 
@@ -251,8 +253,10 @@ def named_first(
     """Returns the pieces of the records that say most of what was asked, the one that says most first.
 
     `holders` are the pieces that have each word of the question. A word above a record counts for all of it,
-    and comes before one in it: other records may refer to the one that is named. Of records that say as much
-    the best of the `ratings` decides. None where none stands out.
+    and comes before one in it: other records may refer to the one that is named. So do the lines of a record
+    for those inside it, as the name of a customer for the address. Of records that say as much the one with
+    most of it in lines of its own comes first, then the one with the best of the `ratings`. None where none
+    stands out.
     """
     above, records = set(owners), dict[int, list[int]]()
     said: dict[int, set[str]] = {}
@@ -265,11 +269,12 @@ def named_first(
             over[i] = said.get(i, set()) | over[own]
         elif own != NONE:
             records.setdefault(own, []).append(i)
-    words = {own: over[own].union(*[said.get(i, ()) for i in lines]) for own, lines in records.items()}
+    lines = {own: set[str]().union(*[said.get(i, ()) for i in places]) for own, places in records.items()}
+    words = {own: over[own].union(*[lines[i] for i in _above(owners, own) if i in lines]) for own in records}
     times, count = Counter(chain.from_iterable(words.values())), len(records)
     rarity = {word: math.log(1 + (count - n + 0.5) / (n + 0.5)) for word, n in times.items()}
     weights = {  # exact sums: a set has no order
-        own: [math.fsum(map(rarity.__getitem__, part)) for part in (found, over[own])]
+        own: [math.fsum(map(rarity.__getitem__, part)) for part in (found, over[own], lines[own])]
         for own, found in words.items()
     }
     least = _NEARLY * max(weights.values(), default=[0.0])[0]
@@ -281,7 +286,11 @@ def named_first(
     if ratings:
         named.sort(key=lambda own: max([ratings[i] for i in records[own]]), reverse=True)
     named.sort(key=weights.__getitem__, reverse=True)
-    return [[*_above(owners, own), *records[own]] for own in named]
+    around = {
+        own: [i for k in _above(owners, owners[own]) for i in records.get(k, ()) if i in said]
+        for own in named
+    }
+    return [[*_above(owners, own), *around[own], *records[own]] for own in named]
 
 
 def _above(owners: Sequence[int], i: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ from .long_lines import SHORT, depths_of, is_keyed_list, is_table
 from .outline import Heading, above, ends_line, headings_of, is_gap, ruled_tables
 from .owners import NONE, named_first
 from .troubles import traces_in
-from .words import content_terms, keys_in, numbered, without_counts
+from .words import content_terms, keys_in, names_one, numbered, without_counts
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
@@ -28,6 +28,8 @@ _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
 _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
+_MOST_CODED = 5
+"""Pieces that may have a code."""
 _STEP = 1e-6
 _LEAST_ROWS = 3
 _FEW_TRACES = 3
@@ -214,12 +216,13 @@ def with_records(
     holders, times = _holders(query, pieces, index)
     few = max(1, len(pieces) // _FEW)
     rare = [sorted(held) for term, held in holders.items() if times[term] <= few]
-    for i, asked in groupby(
-        _asked_for(holders, times, few), key=lambda place: bisect_right(starts, place) - 1
-    ):
-        if len(texts[i]) >= _FEWEST:
+    coded = _coded(holders, times, few)
+    places = sorted(coded.union(_asked_for(holders, times, few)))
+    for i, asked in groupby(places, key=lambda place: bisect_right(starts, place) - 1):
+        here = [k - starts[i] for k in asked if k in coded or len(texts[i]) >= _FEWEST]
+        if here:
             held_here = [[k - starts[i] for k in _within(held, starts[i], starts[i + 1])] for held in rare]
-            _rate_records(texts[i], made[i], [place - starts[i] for place in asked], held_here)
+            _rate_records(texts[i], made[i], here, held_here)
     for number, (tables, traces) in marks.items():
         row = made[number]
         for head, lines in tables:
@@ -248,7 +251,9 @@ def _rate_records(
     """
     layout, left, seen = _LAYOUTS.get(pieces, _Layout), list(asked), set(asked)
     for j in left:
-        inner = _named_in(_below(layout, j, len(pieces)), [held for held in rare if not _within(held, j, j + 1)])
+        inner = _named_in(
+            _below(layout, j, len(pieces)), [held for held in rare if not _within(held, j, j + 1)]
+        )
         best = min(row[j], max([row[k] for k in inner], default=row[j]))
         behind = _MOST_ABOVE + 2 * _LONGEST if inner else 0  # as many as the longest record has
         for step, k in enumerate(_record_of(pieces, layout, j)):
@@ -306,6 +311,12 @@ def _holders(
     return holders, times
 
 
+def _coded(holders: Mapping[str, Sequence[int]], times: Mapping[str, int], few: int) -> set[int]:
+    """Returns the positions of the few pieces that have a code that is asked for, whatever else is said."""
+    codes = [term for term, n in times.items() if n <= min(few, _MOST_CODED) and names_one(term)]
+    return set(chain.from_iterable([holders[term] for term in codes]))
+
+
 def _asked_for(holders: Mapping[str, Sequence[int]], times: Mapping[str, int], few: int) -> list[int]:
     """Returns the positions of the pieces that say what was asked as few others do.
 
@@ -319,7 +330,7 @@ def _asked_for(holders: Mapping[str, Sequence[int]], times: Mapping[str, int], f
                 rare[i] = rare.get(i, 0.0) + 1 / times[term]
     for said in (rare, shared):
         best = max(said.values(), default=0.0)
-        found = sorted([i for i, weight in said.items() if weight >= _NEARLY * best])
+        found = [i for i, weight in said.items() if weight >= _NEARLY * best]
         if found and (said is rare or len(found) <= few):
             return found
     return []
@@ -334,7 +345,8 @@ def _tables(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
         yield range(table.start, table.start + 2), range(table.start + 2, table.stop)
     start, cells = 0, _cells(pieces[0]) if pieces else (0, 0)
     for j in range(1, len(pieces) + 1):
-        following = _cells(pieces[j]) if j < len(pieces) else (0, 0)
+        is_last = j + 1 == len(pieces)  # its line may end with the text
+        following = _cells(pieces[j] + "\n" * is_last) if j < len(pieces) else (0, 0)
         if following == cells:
             continue
         behind = start + 1 + (start + 1 < j and not any(map(str.isalnum, pieces[start + 1])))

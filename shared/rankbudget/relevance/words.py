@@ -70,6 +70,18 @@ def keys_in(text: str) -> list[str]:
     return _KEY.findall(fold(text))
 
 
+def names_one(term: str) -> bool:
+    """Returns whether a term names one thing: letters and digits, or more digits than a year has.
+
+    Short ones begin with their letters: "2nd" and "5g" count or measure.
+
+    Example:
+        >>> [term for term in ("e15", "2nd", "a77x", "12345", "2024", "pump") if names_one(term)]
+        ['e15', 'a77x', '12345']
+    """
+    return _NAMES_ONE.fullmatch(term) is not None
+
+
 def times_of_key(key: str, text: str) -> int:
     """Returns how often a key of `keys_in` is in a text, not as a part of a longer number, word or key.
 
@@ -121,6 +133,7 @@ def without_counts(question: str) -> str:
     return made if raw_words(made) else question
 
 
+_NAMES_ONE = regex.compile(r"(?=.*\d)(?=.*\p{L}).{4,}|\p{L}{1,2}\d{1,2}|\d{5,}")
 _LETTER = rf"[^\W_{_NO_SPACES}]"
 _JOINT = "(?:_+|[-./:@#]_*)"
 _KEY = re.compile(
