@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
 from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
+from ..relevance.outline import headings_of
 from ..relevance.owners import NONE, named_first, owners_of
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
@@ -18,6 +19,7 @@ from .importance import (
     Ranked,
     Words,
     by_importance,
+    inner_first,
     ranked_by_words,
     says_half,
     troubles,
@@ -40,6 +42,10 @@ _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
 _STOPPED = re.compile(r"[.!?…。！？,;:|>][\s\"'”»)\]]*\Z|\n\Z")
 """Ends of sentences, lines and items; a long line without these is parted after so many characters."""
+_CODED = re.compile(r"[\d_@#]|\w[.:/]\w")
+"""What tells a number, a path or an address from words: it names one thing, where a heading may not."""
+_KEY_WORDS = 2
+"""Words at the start of a line that may be the name of its field."""
 _PREFIX = 2
 """Characters that a word and its stem have in common at least."""
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
@@ -85,11 +91,18 @@ def _maker(
 ) -> Excerpt:
     """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
     told, owners = _without(pieces, asks), owners_of(pieces)
-    record = _of_records(told if others == asked else pieces, owners, others, [*ranked[0], *ranked[1]])
-    order = [*record, *by_importance(told, asked, ends_first=2, record=records_of(pieces), ranked=ranked)]
+    text, record_at = told if others == asked else pieces, records_of(pieces)
+    record = _of_records(text, owners, others, ranked)
+    known = {own for i in record for own in _above(owners, i)}
+    record = list(dict.fromkeys([*_of_sections(pieces, record_at, ranked, others, known), *record]))
+    order = [*record, *by_importance(told, asked, ends_first=2, record=record_at, ranked=ranked)]
+    changes = {i: added for i, added in _changes(pieces).items() if i not in asks}
+    order = [*chain.from_iterable([i, changes.get(i, i)][::-1] for i in order), *asks]
     # Without what says whose it is, a line would be read as another record's.
-    order = [*asks, *chain.from_iterable([*reversed(_above(owners, i)), i] for i in [*order, *asks])]
+    order = [*asks, *chain.from_iterable([*reversed(_above(owners, i)), i] for i in order)]
     owned = {i: {own} for i, own in enumerate(owners) if own != NONE and i not in asks}
+    for removed, added in changes.items():
+        owned.setdefault(removed, set()).add(added)
     named = dict.fromkeys([*asks, *record, *ranked[0]], asked)
     near = frozenset(ranked[0])
     best = [i for i in [*record, *ranked[0]] if i in near][:1]
@@ -112,18 +125,74 @@ def _others_question(asking: str, text: str) -> Words:
     return words_of("\n".join(others))
 
 
-def _of_records(text: Sequence[str], owners: Sequence[int], asked: Words, ranked: Sequence[int]) -> list[int]:
-    """Returns the pieces of the records that are asked for: what says it, then those beside it."""
+def _of_records(text: Sequence[str], owners: Sequence[int], asked: Words, ranked: Ranked) -> list[int]:
+    """Returns the pieces of the records that are asked for: what says it, then those beside it.
+
+    Of records that say about as much, those that are named above their lines come first.
+    """
+    held = words_in_each(text, asked) if any(own != NONE for own in owners) else []
     holders: dict[str, list[int]] = {}
-    for i, words in enumerate(words_in_each(text, asked) if any(own != NONE for own in owners) else ()):
-        for word in sorted(words):
+    for i, words in enumerate(held):
+        for word in sorted(set(map(stem, words))):  # "decided" and its stem are one word
             holders.setdefault(word, []).append(i)
-    rank = {i: n for n, i in enumerate(ranked)}
-    return [
-        i
-        for record in named_first(owners, holders)
-        for i in sorted(record, key=lambda i: (rank.get(i, len(rank)), i))
-    ]
+    named = {record[0]: record for record in named_first(owners, holders)}
+    whole: dict[int, list[int]] = {}  # a record with those inside it, as the paragraphs of an invoice
+    for own, record in named.items():
+        whole.setdefault([i for i in (own, *_above(owners, own)) if i in named][-1], []).extend(record)
+    rank = {i: n for n, i in enumerate([*ranked[0], *ranked[1]])}
+    order = sorted(whole, key=lambda own: own not in ranked[0])
+    return [i for own in order for i in _saying_first(whole[own], rank, text, held)]
+
+
+def _saying_first(
+    record: Sequence[int], rank: Mapping[int, int], text: Sequence[str], held: Sequence[Words]
+) -> list[int]:
+    """Returns the pieces of a record, first those that say all that is asked of it.
+
+    A field with an asked name comes before others with that word: the head of a table has no value.
+    """
+
+    def worth(i: int) -> tuple[bool, bool, int]:
+        start = raw_words(text[i][:_SHORT])[:_KEY_WORDS]
+        return i not in rank, held[i].isdisjoint([*start, *map(stem, start)]), rank.get(i, i)
+
+    first, rest, told = list[int](), list[int](), set[str]()
+    for i in sorted(set(record), key=worth):
+        (rest if held[i] <= told else first).append(i)
+        told |= held[i]
+    return [*first, *rest]
+
+
+def _of_sections(
+    pieces: Sequence[str],
+    record: Callable[[int], list[int]],
+    ranked: Ranked,
+    asked: Words,
+    known: Container[int],
+) -> list[int]:
+    """Returns sections whose headings are asked for and not known, behind lines with a key asked for."""
+    near, some, telling = ranked
+    starts = {heading.start for heading in headings_of(pieces)} if telling else set[int]()
+    rank = {i: n for n, i in enumerate([*near, *some])}
+    sections = {
+        i: [i, *sorted(record(i)[1:], key=lambda j: rank.get(j, len(rank)))]
+        for i in telling
+        if i in starts and i not in known
+    }
+    coded = frozenset(filter(_CODED.search, asked)) if sections else frozenset()
+    held = words_in_each([pieces[i] for i in telling], coded)
+    return [*(i for i, words in zip(telling, held, strict=True) if words), *inner_first(sections)]
+
+
+def _changes(pieces: Sequence[str]) -> dict[int, int]:
+    """Returns for each line that a diff removes the one that it adds instead."""
+    is_diff = any(piece.startswith("@@ ") for piece in pieces)
+    signs = "".join(piece[:1] or " " for piece in pieces) if is_diff else ""
+    return {
+        i: min(i + len(found[1]), found.end() - 1)
+        for found in re.finditer(r"(-+)\++", signs)
+        for i in range(*found.span(1))
+    }
 
 
 def _above(owners: Sequence[int], i: int) -> list[int]:

@@ -56,7 +56,7 @@ def by_importance(
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     near, others, telling = ranked or ranked_by_words(items, asked)
-    records = _inner_first({i: list(record(i)) for i in near})
+    records = inner_first({i: list(record(i)) for i in near})
     exceptions, told = troubles(items)
     first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
     return list(
@@ -64,7 +64,7 @@ def by_importance(
     )
 
 
-def _inner_first(records: Mapping[int, Sequence[int]]) -> Iterator[int]:
+def inner_first(records: Mapping[int, Sequence[int]]) -> Iterator[int]:
     """Yields records around items, that of a title behind those of the sections that were named, too."""
     inner: dict[int, list[int]] = {i: [] for i in records}
     for j, places in records.items():
