@@ -86,7 +86,7 @@ def _refuse_broken(timeline: Timeline) -> None:
 
 
 def _stripped(timeline: Timeline) -> list[Broken]:
-    return [(position, "orphan_result") for position in timeline.stripped]
+    return list(timeline.repairs.items())
 
 
 def _listed(broken: Sequence[Broken]) -> str:

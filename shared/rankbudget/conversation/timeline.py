@@ -54,7 +54,7 @@ class Timeline(Answers):
         thread: Thread | None = None,
     ) -> None:
         self.given = self.messages = held(messages)  # a report reads dropped ones later
-        self.stripped = {}
+        self.stripped, self.repairs = {}, {}
         self.stored = messages if isinstance(messages, StoredMessages) else None
         self._known_roles = getattr(self.messages, "roles", None)  # a store reads no content for them
         self.codec = codec
@@ -74,6 +74,7 @@ class Timeline(Answers):
         self._answers = getattr(codec, "answers", None) or answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self._check_content = getattr(codec, "check", None)
+        self._without_blanks = getattr(codec, "without_blanks", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
@@ -232,7 +233,10 @@ class Timeline(Answers):
     def _check_contents(self, positions: Iterable[int]) -> None:
         assert self._check_content is not None
         for position in positions:
-            self._check_content(self.messages[position], position)
+            message = self.messages[position]
+            self._check_content(message, position)
+            if self._without_blanks is not None and (bare := self._without_blanks(message)) is not message:
+                self._strip(position, bare, "blank_text")
 
     def _results_of_stored_calls(self) -> int:
         """Returns where the results at the start end: the provider refuses a request without them."""
