@@ -292,8 +292,10 @@ def _segment(name: str, position: int, item: Any) -> Segment:
     text = next((fields[key] for key in _TEXT_KEYS if not _is_blank(fields.get(key))), None)
     _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
-    for key in known.keys() & {"id", "priority"}:
+    for key in known.keys() & {"id", "priority", "title", "label"}:
         known[key] = _whole(name, known[key])
+        if key in ("title", "label") and isinstance(known[key], (int, float)):
+            known[key] = str(known[key])
     if "score" in known:
         known["score"] = _number(name, known["score"])
     given = known.pop("id", f"{name}-{position}")

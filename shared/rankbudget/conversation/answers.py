@@ -104,7 +104,7 @@ class Answers:
 
     def _name_calls(self, at: int, after: int) -> None:
         """Gives calls without an id that of their result: OpenAI answers 400 where only one of both has it."""
-        give = getattr(self.codec, "with_ids", None)
+        give: Any = getattr(self.codec, "with_ids", None)
         asked = [(i, n, call) for i in range(at, after) for n, call in enumerate(self._calls(i))]
         given = dict[tuple[int, int], str]()
         for answer in [answer or "" for i in range(at, after) for answer in self._answered(i)]:
