@@ -295,3 +295,36 @@ def test_a_call_without_an_id_gets_that_of_its_result(calls: list[tuple[str, boo
     ]
     ollama = [_ASKED, {**asks, "tool_calls": made_calls}, *plain, chat[-1]]
     assert fit_messages(ollama, max_tokens=9_000).messages == ollama
+
+
+@draws()
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["system", "developer", "user", "assistant"]), st.booleans()), max_size=6
+    ),
+    BLANKS | st.none(),
+    st.booleans(),
+)
+def test_a_system_message_without_content_goes(
+    said: list[tuple[str, bool]], blank: str | None, strict: bool
+) -> None:
+    """As any other message that says nothing, wherever it is; the others stay as they are without it."""
+    systems = ("system", "developer")
+    content = "" if blank is None else [{"type": "text", "text": blank}]
+    chat = [
+        {"role": role, "content": content if empty and role in systems else "Hi."} for role, empty in said
+    ]
+    chat = [_ASKED, *chat] if said and said[0][0] == "assistant" else chat
+    chat.append({"role": "user", "content": "Why?"})
+    rest = [message for message in chat if message["content"] != content]
+    if strict and rest != chat:
+        with pytest.raises(MessageError, match="empty_message"):
+            fit_messages(chat, max_tokens=9_000, strict=True)
+        return
+    expected = fit_messages(rest, max_tokens=9_000)
+    made = fit_messages(chat, max_tokens=9_000)
+    assert made.messages == expected.messages
+    assert made.report.total_tokens == expected.report.total_tokens
+    session = BudgetSession(9_000, counter="o200k_base")
+    assert [session.fit(chat).messages for _ in range(2)] == [expected.messages] * 2
+    session.fit([*chat, {"role": "assistant", "content": "So."}, {"role": "system", "content": content}])

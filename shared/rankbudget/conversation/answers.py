@@ -103,7 +103,7 @@ class Answers:
         return after
 
     def _name_calls(self, at: int, after: int) -> None:
-        """Gives calls without an id that of their result: OpenAI answers 400 where only one of both has it."""
+        """Gives calls without an id that of their result: OpenAI answers 400 where only one has it."""
         give: Any = getattr(self.codec, "with_ids", None)
         asked = [(i, n, call) for i in range(at, after) for n, call in enumerate(self._calls(i))]
         given = dict[tuple[int, int], str]()

@@ -264,7 +264,7 @@ class Timeline(Answers):
             shorter(messages, leading) if shorter is not None else set(self._roles_of(leading, len(messages)))
         )
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
-            return list(range(leading))
+            return [i for i in range(leading) if i < self._held or not self._is_blank(i)]
         self._read_roles(0)
         return [i for i, role in enumerate(self._roles) if role in PINNED]
 
@@ -304,9 +304,20 @@ class Timeline(Answers):
             codes = bytes([c if c in PINNED else STORED for c in early]) + codes[len(early) :]
         self._roles[position:stop] = codes
         self._unread = position
-        if self.known is not None and not PINNED.isdisjoint(codes):  # what is new, or was edited since
-            found = {position + i for i, code in enumerate(codes) if code in PINNED}
+        if PINNED.isdisjoint(codes):
+            return
+        if self.stored is None:  # a store names those that stay, and reads no content for their roles
+            for i, code in enumerate(codes, start=position):
+                if code in PINNED and code != STORED and self._is_blank(i):
+                    self._roles[i] = EMPTY
+        if self.known is not None:  # what is new, or was edited since
+            found = {i for i in range(position, stop) if self._roles[i] in PINNED}
             self.pinned = sorted(found.union(self.pinned))
+
+    def _is_blank(self, position: int) -> bool:
+        """Returns whether a system message says nothing; one whose content is null is refused later."""
+        neutral = self.codec.to_dict(self.messages[position])
+        return neutral.get("content") is not None and says_nothing(neutral)
 
     def _roles_of(self, start: int, stop: int) -> list[str]:
         read = self._known_roles

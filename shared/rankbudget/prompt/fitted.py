@@ -205,7 +205,7 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
 
 
 def _shared_again(request: PromptRequest, inputs: Inputs, prices: Prices, room: int) -> Steps[Fitted | None]:
-    """Returns all of it fitted into less room: where counts do not add up, no block is to blame for an excess.
+    """Returns all of it fitted into less room: where counts do not add up, no block caused the excess.
 
     None where counts add up, and where a second cut would move what a cache holds or ask a model again.
     """
