@@ -80,7 +80,7 @@ def _has_rows(held: Any) -> bool:
 
 def in_python(cell: Any) -> Any:
     """Returns a cell as Python's own lists, dicts and values; frames have arrays and scalars of their own."""
-    if isinstance(cell, (str, bytes, int, float)) and type(cell).__module__ == "builtins":
+    if isinstance(cell, (str, bytes, int, float, memoryview)) and type(cell).__module__ == "builtins":
         return cell
     if isinstance(cell, Mapping):
         return {key: in_python(inner) for key, inner in cell.items()}

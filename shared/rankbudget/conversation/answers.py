@@ -96,7 +96,7 @@ class Answers:
             for position, message in found.items():
                 if message is not None and message is not self.messages[position]:
                     self._strip(position, message)
-            if any(map(has_no_id, calls)):
+            if getattr(self.codec, "sends_as_given", False) and any(map(has_no_id, calls)):
                 self._name_calls(at, after)
             body.append(Unit(at, after, waiting, holes=strays))
         broken += [(i, "orphan_result") for i in strays if i < after]
@@ -104,7 +104,7 @@ class Answers:
 
     def _name_calls(self, at: int, after: int) -> None:
         """Gives calls without an id that of their result: OpenAI answers 400 where only one has it."""
-        give: Any = getattr(self.codec, "with_ids", None)
+        codec: Any = self.codec
         asked = [(i, n, call) for i in range(at, after) for n, call in enumerate(self._calls(i))]
         given = dict[tuple[int, int], str]()
         for answer in [answer or "" for i in range(at, after) for answer in self._answered(i)]:
@@ -114,9 +114,11 @@ class Answers:
                 asked.remove(place)
                 if has_no_id(place[2]) and answer and not has_no_id(answer):
                     given[place[:2]] = answer
-        for i in sorted({i for i, _ in given} if give is not None else ()):
+        for i in sorted({i for i, _ in given}):
             old = self._calls(i)
-            named = give(self.messages[i], old, [given.get((i, n), call) for n, call in enumerate(old)])
+            named = codec.with_ids(
+                self.messages[i], old, [given.get((i, n), call) for n, call in enumerate(old)]
+            )
             if named is not self.messages[i]:
                 self._strip(i, named, "call_without_id")
 

@@ -106,6 +106,8 @@ class DictCodec:
         ('c1',)
     """
 
+    sends_as_given = True  # clients of other hosts give calls and results the ids that a provider needs
+
     def role(self, message: Any) -> str:
         try:
             role = message["role"]
