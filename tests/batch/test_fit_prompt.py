@@ -380,3 +380,14 @@ def test_an_array_without_rows_is_no_column():
     numpy = pytest.importorskip("numpy")
     with pytest.raises(BudgetConfigError, match="'question' of a batch must be a list"):
         FitPrompt(100)({"question": numpy.array("Why?")})
+
+
+@pytest.mark.parametrize("title", [7, 7.0, "7"])
+@pytest.mark.parametrize("key", ["title", "id", "label"])
+def test_a_number_is_a_text_where_documents_have_texts(key: str, title: object) -> None:
+    """As an id, a number of a database is read as its text."""
+    made = FitPrompt(300).row({"question": "Is tea hot?", "documents": [{"text": "Tea is hot.", key: title}]})
+    assert made == FitPrompt(300).row(
+        {"question": "Is tea hot?", "documents": [{"text": "Tea is hot.", key: "7"}]}
+    )
+    assert made["budget_error"] is None

@@ -195,6 +195,7 @@ def test_a_text_of_one_user_is_in_no_prompt(column):
     for either in (texts, json.dumps(texts)):
         made = fit.row({"question": "What is the PIN?", column: either})
         assert made["kept"] == ["a"]
+        assert made["dropped"] == ["b"]
         assert "4711" not in json.dumps(made["messages"])
     for scope in ("bob", {"usr": "bob"}, ["bob"]):
         made = fit.row({"question": "q?", column: [{"text": "x", "scope": scope}]})

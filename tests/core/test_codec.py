@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rankbudget import Assembler, BudgetSession, MessageError, fit_messages
+from rankbudget import Assembler, BudgetSession, MessageError, counter_for, fit_messages
 from rankbudget.counting.blocks import results_in
 from rankbudget.messages.codec import DictCodec, answers_of
 from rankbudget.messages.texts import content_text
 from rankbudget.testing import WordCounter
+from tests.drawing import draws
 
 USER = {"role": "user", "content": "hi"}
 MALFORMED = [
@@ -205,3 +209,122 @@ def test_a_null_field_is_read_as_absent(message: dict[str, Any]) -> None:
     if codec.role(message) == "tool":
         assert codec.result_id(padded) == codec.result_id(message)
     assert WordCounter().count_messages([padded]) == WordCounter().count_messages([message])
+
+
+BLANKS = st.sampled_from(["", " ", "\n\n"])
+_ASKED = {"role": "user", "content": "Look."}
+_USE = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+_USED = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "42"}]}
+_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+_ANSWERED = {"role": "tool", "tool_call_id": "c1", "content": "42"}
+_GEMINI_CALL = {"functionCall": {"name": "look", "args": {}}}
+_GEMINI_RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"r": "42"}}}]}
+
+
+def _with_blanks(blank: str) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]]:
+    """By shape: a message with blank texts, what follows it, and the content without them."""
+    text, image = {"type": "text", "text": blank}, {"type": "image_url", "image_url": {"url": "https://x/y"}}
+    thought = {"type": "thinking", "thinking": "", "signature": "s"}
+    signed = {"text": blank, "thoughtSignature": "s"}
+    return {
+        "anthropic": ({"content": [thought, text, _USE]}, [_USED], [thought, _USE]),
+        "anthropic, cached": (
+            {"content": [{**text, "cache_control": {"type": "ephemeral"}}, _USE]},
+            [_USED],
+            [_USE],
+        ),
+        "openai": ({"content": [text, {"type": "text", "text": "Yes."}]}, [], [{"type": "text", "text": "Yes."}]),
+        "openai, calls": ({"content": [text], "tool_calls": [_CALL]}, [_ANSWERED], ""),
+        "openai, user": ({"role": "user", "content": [image, text]}, [], [image]),
+        "gemini": ({"role": "model", "parts": [{"text": blank}, _GEMINI_CALL]}, [_GEMINI_RESULT], [_GEMINI_CALL]),
+        "gemini, signed": ({"role": "model", "parts": [signed, _GEMINI_CALL]}, [_GEMINI_RESULT], None),
+        "responses": (
+            {"content": [{"type": "output_text", "text": blank, "annotations": []}, {"type": "refusal", "refusal": "No."}]},
+            [],
+            [{"type": "refusal", "refusal": "No."}],
+        ),
+    }  # fmt: skip
+
+
+@draws()
+@given(BLANKS, st.sampled_from(sorted(_with_blanks(""))), st.booleans())
+def test_blank_texts_beside_other_content_go(blank: str, shape: str, strict: bool) -> None:
+    """Anthropic answers 400 to a blank text; what has a signature or is thought stays as it came."""
+    message, following, left = _with_blanks(blank)[shape]
+    message = {"role": "assistant", **message}
+    given = copy.deepcopy(message)
+    chat = [_ASKED, message, *following, {"role": "user", "content": "Why?"}]
+    if strict and left is not None:
+        with pytest.raises(MessageError, match="message 1: blank_text"):
+            fit_messages(chat, max_tokens=9_000, strict=True)
+        return
+    made = fit_messages(chat, max_tokens=9_000, strict=strict)
+    again = fit_messages(made.messages, max_tokens=9_000, strict=True)
+    assert again.messages == made.messages
+    assert message == given
+    key = "parts" if "parts" in message else "content"
+    assert made.messages == [_ASKED, message if left is None else {**message, key: left}, *chat[2:]]
+    assert made.report.total_tokens == counter_for("o200k_base").count_messages(made.messages)
+    assert ("blank_text" in {d.reason for d in made.report.decisions}) == (left is not None)
+
+
+@draws()
+@given(st.lists(st.tuples(st.sampled_from("fg"), st.booleans()), min_size=1, max_size=4), st.booleans())
+def test_a_call_without_an_id_gets_that_of_its_result(calls: list[tuple[str, bool]], strict: bool) -> None:
+    """OpenAI answers 400 where a result has an id and its call has none; pairs are as the calls are."""
+    made_calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name, _ in calls]
+    expected = [{**call, "id": f"c{n}"} for n, call in enumerate(made_calls)]
+    given = [
+        expected[n] if has else call for n, ((_, has), call) in enumerate(zip(calls, made_calls, strict=True))
+    ]
+    results = [{"role": "tool", "tool_call_id": f"c{n}", "content": str(n)} for n in range(len(calls))]
+    asks = {"role": "assistant", "content": None}
+    chat = [_ASKED, {**asks, "tool_calls": given}, *results, {"role": "user", "content": "Why?"}]
+    lacks = not all(has for _, has in calls)
+    if strict and lacks:
+        with pytest.raises(MessageError, match="message 1: call_without_id"):
+            fit_messages(chat, max_tokens=9_000, strict=True)
+        return
+    made = fit_messages(chat, max_tokens=9_000, strict=strict)
+    assert made.messages == [_ASKED, {**asks, "tool_calls": expected}, *chat[2:]]
+    assert (made.messages[1] is chat[1]) == (not lacks)
+    assert ("call_without_id" in {d.reason for d in made.report.decisions}) == lacks
+    plain = [
+        {**result, "tool_call_id": None, "name": name}
+        for result, (name, _) in zip(results, calls, strict=True)
+    ]
+    ollama = [_ASKED, {**asks, "tool_calls": made_calls}, *plain, chat[-1]]
+    assert fit_messages(ollama, max_tokens=9_000).messages == ollama
+
+
+@draws()
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["system", "developer", "user", "assistant"]), st.booleans()), max_size=6
+    ),
+    BLANKS | st.none(),
+    st.booleans(),
+)
+def test_a_system_message_without_content_goes(
+    said: list[tuple[str, bool]], blank: str | None, strict: bool
+) -> None:
+    """As any other message that says nothing, wherever it is; the others stay as they are without it."""
+    systems = ("system", "developer")
+    content = "" if blank is None else [{"type": "text", "text": blank}]
+    chat = [
+        {"role": role, "content": content if empty and role in systems else "Hi."} for role, empty in said
+    ]
+    chat = [_ASKED, *chat] if said and said[0][0] == "assistant" else chat
+    chat.append({"role": "user", "content": "Why?"})
+    rest = [message for message in chat if message["content"] != content]
+    if strict and rest != chat:
+        with pytest.raises(MessageError, match="empty_message"):
+            fit_messages(chat, max_tokens=9_000, strict=True)
+        return
+    expected = fit_messages(rest, max_tokens=9_000)
+    made = fit_messages(chat, max_tokens=9_000)
+    assert made.messages == expected.messages
+    assert made.report.total_tokens == expected.report.total_tokens
+    session = BudgetSession(9_000, counter="o200k_base")
+    assert [session.fit(chat).messages for _ in range(2)] == [expected.messages] * 2
+    session.fit([*chat, {"role": "assistant", "content": "So."}, {"role": "system", "content": content}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from ..budget.context_windows import max_output_of
@@ -257,7 +258,7 @@ class FitPrompt:
         asked = [parts.question] if isinstance(parts.question, Mapping) else []
         names = names_of([*history, *asked])
         places = {("history", name): i for i, name in enumerate(names)}
-        found = in_order(plan.report.decisions, self._in_prompt, places)
+        found = in_order(_named(plan.report.decisions, parts), self._in_prompt, places)
         found = [one for one in found if one.block not in _STAYS]
         if self._options["by_question"] and history and parts.question and all(map(asks, asked)):
             own = names[-1] if asked else f"history-{len(history)}"
@@ -311,6 +312,18 @@ def _check(
         _check_names(option, given, allowed, problems)
     if problems:
         raise BudgetConfigError.of(problems)
+
+
+def _named(decisions: Iterable[Decision], parts: PromptParts) -> list[Decision]:
+    """Returns decisions with the row's ids of what none may see: reports leave them out for other readers."""
+    ids: dict[str, str] = {}
+    for block in parts.blocks.values():
+        held = block.segments if isinstance(block, Block) else ()
+        unseen = [one for one in held if one.scope is not None and not one.scope.visible_to(None)]
+        ids |= {f"{block.name}-hidden-{n}": one.id for n, one in enumerate(unseen, start=1)}
+    return [
+        replace(one, segment_id=ids.get(one.segment_id, one.segment_id)) if ids else one for one in decisions
+    ]
 
 
 def _check_template(counter: TokenCounter, plan: Plan, tools: Sequence[Any] | None) -> None:

@@ -15,7 +15,7 @@ from ..errors import RowError, shown
 from ..messages.codec import PINNED_ROLES, DictCodec, says_nothing
 from ..messages.texts import content_text
 from ..segment import Block, Scope, Segment
-from .tables import in_utf8
+from .tables import in_python, in_utf8
 
 USUAL_INPUTS = ("system", "history", "documents", "question", "tools")
 """What is read from columns of the same name, where there are such columns."""
@@ -66,7 +66,7 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
     Raises:
         RowError: a value is not JSON or not of the type its input has.
     """
-    texts = {name: _decoded(name, value) for name, value in row.items()}
+    texts = {name: _decoded(name, in_python(value)) for name, value in row.items()}
     given = {name: value for name, value in texts.items() if not _is_missing(name, value)}
     source: _Source = "line" if isinstance(row, Line) else "table"
     parts = {name: _read(name, value, source) for name, value in given.items()}
@@ -82,7 +82,7 @@ def read_row(row: Mapping[str, Any]) -> PromptParts:
 
 def read_history(value: Any) -> list[Any]:
     """Returns the messages of a history as `read_row` reads it; raises RowError where it cannot."""
-    value = _decoded("history", value)
+    value = _decoded("history", in_python(value))
     return [] if _is_missing("history", value) else _read("history", value, "table")
 
 
@@ -95,9 +95,7 @@ def plain(value: Any, keep: Collection[str] | None = _OF_MESSAGES, *, source: _S
     """
     if isinstance(value, Mapping):
         return _plain_fields(value, keep, source)
-    if hasattr(value, "tolist"):  # numpy
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [plain(inner, keep, source=source) for inner in value]
     if _is_null(value):
         return None
@@ -294,8 +292,10 @@ def _segment(name: str, position: int, item: Any) -> Segment:
     text = next((fields[key] for key in _TEXT_KEYS if not _is_blank(fields.get(key))), None)
     _checked(name, item, isinstance(text, str), "texts, or objects with a 'text'")
     known = {key: fields[key] for key in _FIELDS if fields.get(key) is not None}
-    for key in known.keys() & {"id", "priority"}:
+    for key in known.keys() & {"id", "priority", "title", "label"}:
         known[key] = _whole(name, known[key])
+        if key in ("title", "label") and isinstance(known[key], (int, float)):
+            known[key] = str(known[key])
     if "score" in known:
         known["score"] = _number(name, known["score"])
     given = known.pop("id", f"{name}-{position}")

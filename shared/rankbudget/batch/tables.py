@@ -78,6 +78,20 @@ def _has_rows(held: Any) -> bool:
     return not single and hasattr(held, "__len__")
 
 
+def in_python(cell: Any) -> Any:
+    """Returns a cell as Python's own lists, dicts and values; frames have arrays and scalars of their own."""
+    if isinstance(cell, (str, bytes, int, float, memoryview)) and type(cell).__module__ == "builtins":
+        return cell
+    if isinstance(cell, Mapping):
+        return {key: in_python(inner) for key, inner in cell.items()}
+    if isinstance(cell, (list, tuple)):
+        return [in_python(inner) for inner in cell]
+    if getattr(getattr(cell, "dtype", None), "kind", "") == "M":
+        cell = cell.astype("datetime64[us]")  # of nanoseconds numpy makes integers
+    own = getattr(cell, "tolist", None) or getattr(cell, "as_py", None)  # numpy, pandas and Arrow
+    return cell if own is None else in_python(own())
+
+
 def as_json(value: Any) -> str:
     """Returns JSON with letters as they are; dates and bytes are texts, numbers that JSON lacks null.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..counting.blocks import must_be_answered, paired
+from ..counting.blocks import answered_call, has_no_id, must_be_answered, paired
 from ..messages.codec import PINNED_ROLES, Codec, beside_results, says_nothing
 from .reading import WithCopies
 from .units import Broken, Unit
@@ -32,7 +32,8 @@ class Answers:
 
     given: Sequence[Any]
     messages: Sequence[Any]  # those given, `stripped` copies in the place of some
-    stripped: dict[int, Any]  # copies without results of no call, by position
+    stripped: dict[int, Any]  # repaired copies, by position
+    repairs: dict[int, str]  # why there is each of them
     codec: Codec
     _roles: bytearray
     _may_wait: bool
@@ -40,10 +41,12 @@ class Answers:
     _goes_on: Callable[[Any], bool] | None
     _read_roles: Callable[[int], None]  # reads the roles from a position on
 
-    def _strip(self, position: int, message: Any) -> None:
+    def _strip(self, position: int, message: Any, reason: str = "orphan_result") -> None:
         if not self.stripped:
             self.messages = WithCopies(self.given, self.stripped)
         self.stripped[position] = message
+        if self.repairs.get(position) != "orphan_result":
+            self.repairs[position] = reason
 
     def _parse_body(self, at: int, stop: int) -> tuple[list[Unit], list[Broken]]:
         """Reads what follows a question, and what of it is broken."""
@@ -93,9 +96,35 @@ class Answers:
             for position, message in found.items():
                 if message is not None and message is not self.messages[position]:
                     self._strip(position, message)
+            if getattr(self.codec, "sends_as_given", False) and any(map(has_no_id, calls)):
+                self._name_calls(at, after)
             body.append(Unit(at, after, waiting, holes=strays))
         broken += [(i, "orphan_result") for i in strays if i < after]
         return after
+
+    def _name_calls(self, at: int, after: int) -> None:
+        """Gives calls without an id that of their result: OpenAI answers 400 where only one has it."""
+        codec: Any = self.codec
+        asked = [(i, n, call) for i in range(at, after) for n, call in enumerate(self._calls(i))]
+        given = dict[tuple[int, int], str]()
+        for answer in [answer or "" for i in range(at, after) for answer in self._answered(i)]:
+            found = answered_call([call for _, _, call in asked], answer)
+            place = next((one for one in asked if one[2] == found), None)
+            if place is not None:
+                asked.remove(place)
+                if has_no_id(place[2]) and answer and not has_no_id(answer):
+                    given[place[:2]] = answer
+        for i in sorted({i for i, _ in given}):
+            old = self._calls(i)
+            named = codec.with_ids(
+                self.messages[i], old, [given.get((i, n), call) for n, call in enumerate(old)]
+            )
+            if named is not self.messages[i]:
+                self._strip(i, named, "call_without_id")
+
+    def _calls(self, position: int) -> tuple[str, ...]:
+        is_answer = self._roles[position] == ASSISTANT
+        return self.codec.call_ids(self.messages[position]) if is_answer else ()
 
     def _results(self, at: int, open_calls: list[str]) -> tuple[dict[int, Any], list[int], list[str]]:
         """Returns the messages with results from a position on, without those of no call; None for strays.

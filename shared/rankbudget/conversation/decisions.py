@@ -38,7 +38,7 @@ def decisions_on(
             parts.append(made)
 
     size = len(timeline.messages)
-    reasons = {**dict.fromkeys(timeline.stripped, "orphan_result"), **dict.fromkeys(edits, "message_cap")}
+    reasons = {**timeline.repairs, **dict.fromkeys(edits, "message_cap")}
     whole = [i for i in chosen if i not in reasons]
     if written is not None:
         ahead, whole = whole[: written[0]], whole[written[0] :]  # only pinned ones come before a summary
@@ -48,7 +48,8 @@ def decisions_on(
         about = {"segment_id": "history-summary", "reason": "summary_of_dropped", "detail": detail}
         parts.append(_decision(**about, action="summarized", before=0, after=written[1]))
     spread(len(whole), lambda: whole, "kept", "fits")
-    parts += [decide(i, "truncated", reasons[i]) for i in chosen if i in reasons]
+    actions: dict[str, Action] = {"call_without_id": "kept"}
+    parts += [decide(i, actions.get(reasons[i], "truncated"), reasons[i]) for i in chosen if i in reasons]
     parts += [decide(position, "trimmed", reason) for position, reason in broken]
     first = next((i for i in chosen if not timeline.is_pinned(i)), size)
     named = {*chosen, *(position for position, _ in broken)}
@@ -80,10 +81,10 @@ def _others(start: int, stop: int, named: set[int]) -> list[int]:
 def _decide(timeline: Timeline, edits: Mapping[int, Any], at: int, action: Action, reason: str) -> Decision:
     message, group = timeline.given[at], timeline.measure.group
     before, detail = group([message]), ""
-    after = group([edits[at]]) if action == "truncated" else before if action == "kept" else 0
+    after = 0 if action == "trimmed" else group([edits[at]]) if at in edits else before
     if action == "truncated":
         detail = _what_is_left(timeline, at, edits[at]) if reason == "message_cap" else ""
-        if at in timeline.stripped:
+        if timeline.repairs.get(at) == "orphan_result":
             detail = f"{detail} Results without their call were removed.".strip()
     if action == "kept" and timeline.is_pinned(at):
         reason = "pinned"

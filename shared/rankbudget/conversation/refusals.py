@@ -61,7 +61,8 @@ def _refuse_nothing(timeline: Timeline, newest: Turn) -> None:
     if read_only or timeline.ended:
         return
     last = max(newest.broken)[0]
-    asks_nothing = timeline.is_empty(last) and not (newest.body and newest.body[-1].stop > last)
+    is_users = timeline.codec.role(timeline.messages[last]) == "user"
+    asks_nothing = is_users and timeline.is_empty(last) and not (newest.body and newest.body[-1].stop > last)
     if asks_nothing and not (newest.question and not newest.body) and not timeline.pending_step(newest):
         msg = f"the newest question must not be empty (got message {last}: empty_message). Give it a text."
         raise MessageError(msg)
@@ -86,7 +87,7 @@ def _refuse_broken(timeline: Timeline) -> None:
 
 
 def _stripped(timeline: Timeline) -> list[Broken]:
-    return [(position, "orphan_result") for position in timeline.stripped]
+    return list(timeline.repairs.items())
 
 
 def _listed(broken: Sequence[Broken]) -> str:

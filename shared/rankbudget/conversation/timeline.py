@@ -54,7 +54,7 @@ class Timeline(Answers):
         thread: Thread | None = None,
     ) -> None:
         self.given = self.messages = held(messages)  # a report reads dropped ones later
-        self.stripped = {}
+        self.stripped, self.repairs = {}, {}
         self.stored = messages if isinstance(messages, StoredMessages) else None
         self._known_roles = getattr(self.messages, "roles", None)  # a store reads no content for them
         self.codec = codec
@@ -74,6 +74,7 @@ class Timeline(Answers):
         self._answers = getattr(codec, "answers", None) or answers_of(codec)
         self._goes_on = getattr(codec, "goes_on", None)
         self._check_content = getattr(codec, "check", None)
+        self._without_blanks = getattr(codec, "without_blanks", None)
         self.turns_read: list[Turn] = []  # newest first, parsed on demand
         self._pinned_counts: dict[int, int] = {}
         self._held = self._results_of_stored_calls() if thread is not None and thread.held else 0
@@ -232,7 +233,10 @@ class Timeline(Answers):
     def _check_contents(self, positions: Iterable[int]) -> None:
         assert self._check_content is not None
         for position in positions:
-            self._check_content(self.messages[position], position)
+            message = self.messages[position]
+            self._check_content(message, position)
+            if self._without_blanks is not None and (bare := self._without_blanks(message)) is not message:
+                self._strip(position, bare, "blank_text")
 
     def _results_of_stored_calls(self) -> int:
         """Returns where the results at the start end: the provider refuses a request without them."""
@@ -260,7 +264,7 @@ class Timeline(Answers):
             shorter(messages, leading) if shorter is not None else set(self._roles_of(leading, len(messages)))
         )
         if kinds <= KNOWN_ROLES and kinds.isdisjoint(PINNED_ROLES):
-            return list(range(leading))
+            return [i for i in range(leading) if i < self._held or not self._is_blank(i)]
         self._read_roles(0)
         return [i for i, role in enumerate(self._roles) if role in PINNED]
 
@@ -300,9 +304,20 @@ class Timeline(Answers):
             codes = bytes([c if c in PINNED else STORED for c in early]) + codes[len(early) :]
         self._roles[position:stop] = codes
         self._unread = position
-        if self.known is not None and not PINNED.isdisjoint(codes):  # what is new, or was edited since
-            found = {position + i for i, code in enumerate(codes) if code in PINNED}
+        if PINNED.isdisjoint(codes):
+            return
+        if self.stored is None:  # a store names those that stay, and reads no content for their roles
+            for i, code in enumerate(codes, start=position):
+                if code in PINNED and code != STORED and self._is_blank(i):
+                    self._roles[i] = EMPTY
+        if self.known is not None:  # what is new, or was edited since
+            found = {i for i in range(position, stop) if self._roles[i] in PINNED}
             self.pinned = sorted(found.union(self.pinned))
+
+    def _is_blank(self, position: int) -> bool:
+        """Returns whether a system message says nothing; one whose content is null is refused later."""
+        neutral = self.codec.to_dict(self.messages[position])
+        return neutral.get("content") is not None and says_nothing(neutral)
 
     def _roles_of(self, start: int, stop: int) -> list[str]:
         read = self._known_roles

@@ -38,6 +38,8 @@ _NEVER_NULL = frozenset({*PINNED_ROLES, "tool"})
 """Providers' words for roles whose content may not be null; that of "function" may be."""
 _SAID = ("text", "thinking", "reasoning", "refusal")
 """Fields of content blocks that hold a text."""
+_BARE = frozenset({"type", "text", "cache_control", "annotations", "citations", "logprobs"})
+"""Fields of a text block that say nothing without its text."""
 _ASSISTANT_ITEMS = frozenset({"reasoning", "mcp_approval_request", "mcp_list_tools", "compaction"})
 
 
@@ -58,7 +60,8 @@ class Codec(Protocol):
            `goes_on(message) -> bool`, whether an answer goes on in the next message,
            `check(message, position)`, which raises MessageError for content that no provider reads, and
            `with_ids(message, old, new)`, a copy in which the calls of these references, or the one that
-           is answered, have new ids, each place of a message in the order of `call_ids`.
+           is answered, have new ids, each place of a message in the order of `call_ids`, and
+           `without_blanks(message)`, the message itself, or a copy without blank texts beside other blocks.
     """
 
     def role(self, message: Any) -> str:
@@ -102,6 +105,8 @@ class DictCodec:
         >>> DictCodec().call_ids({"role": "assistant", "tool_calls": [{"id": "c1", "name": "f"}]})
         ('c1',)
     """
+
+    sends_as_given = True  # clients of other hosts give calls and results the ids that a provider needs
 
     def role(self, message: Any) -> str:
         try:
@@ -216,6 +221,17 @@ class DictCodec:
         edited.pop("usage", None)
         return edited
 
+    def without_blanks(self, message: Any) -> Any:
+        """Returns `message`, or a copy without the blank text blocks that providers refuse beside others."""
+        key = content_key(message)
+        content = message.get(key)
+        if not isinstance(content, (list, tuple)) or self.role(message) == "tool":
+            return message
+        left = [block for block in content if not _is_bare_blank(block)]
+        if len(left) == len(content) or (not left and not message.get("tool_calls")):
+            return message
+        return {**message, key: left or ""}  # OpenAI answers 400 to an empty list
+
     def with_ids(self, message: Any, old: Sequence[str], new: Sequence[str]) -> Any:
         """Returns a copy of `message` with the ids `new` for the calls of the references `old`, in order."""
         if self.role(message) == "tool" and message.get("role") is not None:
@@ -325,6 +341,16 @@ def says_nothing(neutral: Mapping[str, Any]) -> bool:
     if any(neutral.get(key) for key in ("refusal", "audio", "images")):
         return False
     return all(_is_blank(as_block(block)) for block in blocks_of(content))
+
+
+def _is_bare_blank(block: Any) -> bool:
+    """Returns whether a block is a blank text and nothing else: one with a signature is sent as it came."""
+    text = block_text(block)
+    return (
+        text is not None
+        and not text.strip()
+        and (isinstance(block, str) or _BARE.issuperset(as_block(block)))
+    )
 
 
 def _is_blank(block: Any) -> bool:

@@ -16,12 +16,14 @@ from ..errors import BudgetExceededError, named_failure
 from ..fitting import block as fitting
 from ..fitting.protocol import Fit
 from ..segment import Block
-from .grants import Grants, Inputs, Prices
+from .grants import Grants, Inputs, Prices, grant
 from .layout import STATIC, Layout
 from .request import PromptRequest, Shown
 
 _ROUNDS = 12
 """Most rounds of giving up."""
+_SHARED = 6
+"""Of these, the most in which the room is shared again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +109,12 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
 def _left(inputs: Inputs, prices: Prices, fitted: Fitted, tokens: Mapping[str, int]) -> int:
     """Returns the tokens that nothing has, without those for blocks of another call of this turn."""
     later = sum([tokens[name] for name in tokens.keys() - fitted.granted.keys()])
+    return prices.room - later - _used(inputs, fitted)
+
+
+def _used(inputs: Inputs, fitted: Fitted) -> int:
     used = sum([fit.tokens for fit in fitted.fits.values()])
-    used += 0 if fitted.history is None else fitted.history.tokens - inputs.measure.overhead
-    return prices.room - later - used
+    return used + (0 if fitted.history is None else fitted.history.tokens - inputs.measure.overhead)
 
 
 def _refilled(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, free: int) -> Fitted:
@@ -170,19 +175,25 @@ def fit_block(request: PromptRequest, inputs: Inputs, prices: Prices, block: Blo
 def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> Steps[Rendered]:
     """Returns the prompt, counted in its final form.
 
-    While it is too large, the lowest rank that still has something gives up some of the excess, the history
-    last.
+    While it is too large, the room is shared again without the excess where counts of messages do not add
+    up; else the lowest rank that still has something gives up some of it, the history last.
 
     Raises:
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
-    largest = 0
+    largest, room, summed = 0, prices.room, inputs.measure.additive
     for gave_up in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)
         largest = _largest(request, rendered)
         over = largest - prices.limit
         if over <= 0:
-            return _with_more(request, inputs, prices, rendered, -over) if gave_up else rendered
+            has_more = gave_up or not summed
+            return _with_more(request, inputs, prices, rendered, -over) if has_more else rendered
+        room = min(room, _used(inputs, fitted)) - over
+        shared = (yield from _shared_again(request, inputs, prices, room)) if gave_up < _SHARED else None
+        if shared is not None:
+            fitted = shared
+            continue
         fits, granted, rest = _give_up(request, inputs, prices, fitted, over)
         history = fitted.history
         if fits == fitted.fits:  # a dropped block's frame goes too, so the history gives only after blocks
@@ -191,6 +202,22 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
                 break
         fitted = replace(fitted, fits=fits, granted=granted, history=history)
     raise _too_large(inputs, prices, fitted, largest)
+
+
+def _shared_again(request: PromptRequest, inputs: Inputs, prices: Prices, room: int) -> Steps[Fitted | None]:
+    """Returns all of it fitted into less room: where counts do not add up, no block caused the excess.
+
+    None where counts add up, and where a second cut would move what a cache holds or ask a model again.
+    """
+    timeline, smaller = inputs.timeline, replace(prices, room=room)
+    if inputs.measure.additive or timeline is None or not inputs.blocks or room < 0:
+        return None
+    if timeline.thread.cut != "fill" or timeline.thread.remembers or timeline.thread.summarizer is not None:
+        return None
+    try:
+        return (yield from fit(request, inputs, smaller, grant(request, inputs, smaller)))
+    except BudgetExceededError:
+        return None
 
 
 def _largest(request: PromptRequest, rendered: Rendered) -> int:
@@ -277,10 +304,8 @@ def _give_up(
 
     A host may show a text twice, or escape it: what that adds to the parts is put down to all alike.
     """
-    made, granted, history = dict(fitted.fits), dict(fitted.granted), fitted.history
-    used = sum([fit.tokens for fit in made.values()])
-    used += 0 if history is None else history.tokens - inputs.measure.overhead
-    shown = prices.room + over
+    made, granted = dict(fitted.fits), dict(fitted.granted)
+    used, shown = _used(inputs, fitted), prices.room + over
     over = -(-over * used // shown) if shown > used else over
     for given in reversed(inputs.blocks):
         name = given.name

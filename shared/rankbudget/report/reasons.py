@@ -25,6 +25,8 @@ MEANINGS = {
         "asked next"
     ),
     "empty_message": "a question or an answer with nothing but blanks or thinking, which providers refuse",
+    "blank_text": "a blank text beside other content was removed, which providers refuse",
+    "call_without_id": "a tool call had no id and got that of its result",
     "leading_assistant": "a conversation may not begin with an answer",
     "out_of_scope": "it belongs to another user or project; it has no id in the report",
 }

@@ -84,3 +84,30 @@ def test_a_row_that_the_template_refuses_has_an_error(label: str, with_tools: bo
     made = FitPrompt(900, counter=own).row({"history": history})
     assert (made["messages"] is None) == with_tools
     assert ("no tools" in (made["budget_error"] or "")) == with_tools
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", TEMPLATES)
+@draws(cases=len(TEMPLATES))
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    window=st.integers(500, 2000),
+    others=st.integers(0, 2),
+)
+def test_a_short_answer_stays_beside_a_longer_history(
+    label: str, sizes: list[int], window: int, others: int
+) -> None:
+    """What joining messages adds shortens the history that filled the window, instead of dropping a document."""
+    history = [{"role": "user", "content": "Tell me about pumps. " * 200}]
+    history += [{"role": "assistant", "content": "Pumps move water. " * 300}]
+    for size in sizes:
+        history += [{"role": "user", "content": "And valves? " * size}]
+        history += [{"role": "assistant", "content": "Valves are made of brass. " * size}]
+    documents = ["Part 7 was replaced in 1997.", *["Valves are made of brass and steel. " * 8] * others]
+    made = FitPrompt(window, counter=counter(label)).row(
+        {"history": history, "question": QUESTION, "documents": documents}
+    )
+    assert made["budget_error"] is None
+    assert made["prompt_tokens"] <= window
+    assert "documents-0" in made["kept"]
+    assert "replaced in 1997" in str(made["messages"])
