@@ -18,6 +18,7 @@ from rankbudget.memory import HistoryStore
 from rankbudget.memory.reading import of_one_state
 
 from ._codec import CODEC, EDITED, MARK
+from ._convert import last_question
 from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
@@ -178,7 +179,8 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         asked += [message for message in _said(state) if message.id not in known]
         list(map(thread.form.row, asked))  # what cannot be stored fails before the run rather than after it
         awaited = not asked or CODEC.role(asked[0]) == "tool"  # may be results of stored calls
-        loaded.results_next, loaded._asked_elsewhere = awaited, not awaited  # noqa: SLF001 - its own kind
+        loaded.results_next = awaited
+        loaded._question = last_question(asked) or (None if awaited else "")  # noqa: SLF001 - its own kind
         if start < len(stored):
             loaded.history = Store()
             loaded.history.add_messages([new.get(message.id, message) for message in stored[:start]])
