@@ -181,7 +181,8 @@ class StoredThread:
         Raises:
             StoreConflictError: the message `after` is not in the conversation, or no longer.
         """
-        if not isinstance(key, str | None):
+        given_key: Any = key
+        if not isinstance(given_key, str | None):
             msg = f"key must be a text, or None (got {shown(key)})"
             raise BudgetConfigError(msg)
         check_list("asked", asked, "ids")
