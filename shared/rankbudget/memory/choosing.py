@@ -117,7 +117,7 @@ def as_one(
     most: int,
     notes: Sequence[str] = (),
 ) -> tuple[list[Memory], Block]:
-    """Returns the best memories, at most so many, and a block that keeps what `fit_memories` keeps of them."""
+    """Returns the best memories, at most so many, and a block that keeps what `fit_memories` does."""
     blocks, chosen = list[Block](), list[Memory]()
     for shell in shells:
         best = ranked(query, shell, weights, now)[: most - len(chosen)]
