@@ -22,7 +22,6 @@ from rankbudget.adapters import (
     Call,
     CodecMeasure,
     Fit,
-    Piece,
     Plan,
     PromptRequest,
     Shown,
@@ -35,6 +34,7 @@ from rankbudget.errors import BudgetConfigError, BudgetExceededError, misspelt
 from ._codec import CODEC
 from ._convert import as_messages, document_text, example_text, from_segment, last_question, to_segments
 from ._counters import model_name
+from ._items import KeptItems, Remembered
 from ._limits import LimitSettings, planned
 from ._placeholders import (
     asked_in,
@@ -260,6 +260,8 @@ class SlotSettings(LimitSettings):
         except MessageError as error:
             msg = f"the input's {key!r} cannot be read: {error}"
             raise MessageError(msg) from error
+        if name == "memory" and isinstance(value, Remembered) and self.scorer is None:
+            return value.block_of(segments)
         # A dict is kept whole: which of its fields could be shortened is unknown.
         whole = any(isinstance(segment.source, Mapping) for segment in segments)
         return Block(name=name, segments=segments, strategy="best_first" if whole else None)
@@ -361,15 +363,6 @@ def shown_by(prompt: Any) -> Shown | None:
         return document_text(from_segment(segment, None if text == segment.text else text), prompt)
 
     return shown
-
-
-class KeptItems(list[Any]):
-    """Kept pieces as the objects they came as, shortened ones as copies; and how the report names them."""
-
-    def __init__(self, pieces: Iterable[Piece]) -> None:
-        pieces = list(pieces)
-        super().__init__(from_segment(p.segment, None if p.whole else p.rendition.text) for p in pieces)
-        self.ids = [piece.segment.id for piece in pieces]
 
 
 def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:

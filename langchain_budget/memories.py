@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from html import unescape
 from typing import Any, Literal
@@ -14,10 +15,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import ConfigDict
 from typing_extensions import override
 
-from rankbudget import Scope
+from rankbudget import Block, Scope
 from rankbudget.errors import BudgetConfigError, counted, shown
 from rankbudget.memory import Memory, MemoryStore, levels_of
 
+from ._items import Remembered
 from ._options import Settings, checked
 
 Kind = Literal["core", "explicit", "fact", "project", "experience", "preference", "decision"]
@@ -32,8 +34,9 @@ _SHARED = {"user": "in all projects", "project": "for everybody in the project",
 class MemoryRetriever(Settings, BaseRetriever):
     """Finds what a reader may see of a store's memories, for a trimmer's or a template's `memory` slot.
 
-    Those below the store's `least_confidence` are left out, as in every prompt. Each document has the
-    memory's kind, priority, confidence, date and source in its metadata, where the ranking reads them.
+    The slot keeps what the store's own `fit` would. Those below the store's `least_confidence` are left out,
+    as in every prompt. Each document has the memory's kind, priority, confidence, date and source in its
+    metadata. Documents that a chain puts into a list of its own are ranked by these alone.
 
     Args:
         store: a `MemoryStore`.
@@ -73,17 +76,14 @@ class MemoryRetriever(Settings, BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, scope: Any = None
     ) -> list[Document]:
-        return [_document(memory) for memory in self.store.search(query, **self._asked(scope))]
+        return _remembered(self.store._ranked(query, scope, self.k))  # noqa: SLF001 - not public
 
     @override
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, scope: Any = None
     ) -> list[Document]:
-        return [_document(memory) for memory in await self.store.asearch(query, **self._asked(scope))]
-
-    def _asked(self, scope: Any) -> dict[str, Any]:
-        """Returns the options of a search for a prompt."""
-        return {"scope": scope, "limit": self.k, "least_confidence": self.store.least_confidence}
+        ranked = self.store._ranked  # noqa: SLF001 - not public
+        return _remembered(await asyncio.to_thread(ranked, query, scope, self.k))
 
 
 @checked
@@ -177,6 +177,11 @@ def scope_of(scope: Callable[[Any], Scope] | Scope, given: Any, name: str = "con
         )
         raise BudgetConfigError(msg)
     return found
+
+
+def _remembered(found: tuple[list[Memory], Block]) -> Remembered:
+    memories, competing = found
+    return Remembered(map(_document, memories), competing)
 
 
 def _document(memory: Memory) -> Document:

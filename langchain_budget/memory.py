@@ -33,9 +33,10 @@ from rankbudget.errors import BudgetConfigError
 
 from ._codec import CODEC
 from ._convert import as_messages, to_segments
+from ._items import KeptItems
 from ._limits import LimitSettings, planned
 from ._placeholders import placeholders_in
-from ._slots import KeptItems, names_in, not_shown, render_prompt, system_of
+from ._slots import names_in, not_shown, render_prompt, system_of
 from ._supported import require
 from .message_history import Store
 

@@ -51,7 +51,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     """
 
     _own = ("history", "_session")
-    _asked_elsewhere = False  # whether a question surely follows, whatever is read
+    _question: str | None = None  # what surely follows, whatever is read
 
     @checked
     def __init__(
@@ -124,14 +124,19 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as its docs allow
         """Copies of the stored messages that fit."""
-        return [CODEC.copy(message) for message in self.fit().messages]
+        return [CODEC.copy(message) for message in self.fit(self._question).messages]
 
     async def aget_messages(self) -> list[BaseMessage]:
-        return [CODEC.copy(message) for message in (await self.afit()).messages]
+        return [CODEC.copy(message) for message in (await self.afit(self._question)).messages]
 
     @blocking
-    def fit(self) -> Steps[FitResult]:
-        """Returns what `messages` holds, with the report that says why."""
+    def fit(self, question: str | None = None) -> Steps[FitResult]:
+        """Returns what `messages` holds, with the report that says why.
+
+        Args:
+            question: what is asked next, where it is known: shortened messages keep what it names. Its tokens
+                are among the `extra_tokens`.
+        """
         read = getattr(self.history, "conversation", None)  # of a `StoredMessageHistory`: only what fits
         if read is not None:
             stored = yield Call(read, (self._limits.budget.limit(),))
@@ -139,7 +144,8 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
             stored = list((yield Call(lambda: self.history.messages, (), self.history.aget_messages)))
         ceiling, extra = self._limits.ceiling, self.extra_tokens
         request = self._session.request(stored, ceiling=ceiling, extra_tokens=extra, covers="history")
-        request = replace(request, asked_elsewhere=self._asked_elsewhere)
+        elsewhere = question is not None and not self.results_next
+        request = replace(request, question_text=question or "", asked_elsewhere=elsewhere)
         plan = yield from planned(request, self._session, results_next=self.results_next)
         return FitResult(messages=plan.history, report=plan.report)
 

@@ -29,9 +29,9 @@ from rankbudget.errors import BudgetConfigError, shown
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
+from ._items import KeptItems
 from ._placeholders import formats_in, placeholders_in
 from ._slots import (
-    KeptItems,
     SlotSettings,
     Trimmed,
     names_in,

@@ -14,10 +14,11 @@ from typing_extensions import NotRequired, Unpack, override
 from rankbudget import Scope, TokenBudget
 from rankbudget.adapters import SUMMARY_START
 from rankbudget.errors import BudgetConfigError
-from rankbudget.memory import HistoryStore
+from rankbudget.memory import HistoryStore, ThreadMessages
 from rankbudget.memory.reading import of_one_state
 
 from ._codec import CODEC, EDITED, MARK
+from ._convert import last_question
 from ._options import LimitOptions, checked
 from ._supported import require
 from .agents import thread_id
@@ -166,26 +167,37 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
         thread, loaded = self._history(scope, name).thread, self._fitted(scope, name)
         thread._take_over()  # noqa: SLF001 - not public: each message of the state is found by its id
         edits = thread.changed([m for m in state["messages"] if not _is_shortened(m)])
-        known = thread.stored(_ids(state["messages"]))
-        stored, again = thread.conversation(), known & _ids(_newest_turn(state["messages"]))
-        newest_first = range(len(stored), 0, -1) if known else ()
-        start = end = next((n for n in newest_first if stored[n - 1].id in known), len(stored))
-        while again and start:
-            start -= 1
-            again.discard(str(stored[start].id))
+        stored = thread.conversation()
+        known = stored.places(_ids(state["messages"]))
+        end = max(known.values(), default=len(stored) - 1) + 1
+        start = min([known[i] for i in _ids(_newest_turn(state["messages"])) if i in known], default=end)
         new = {str(message.id): message for message in edits}
         asked = [new.get(message.id, message) for message in stored[start:end]]
         asked += [message for message in _said(state) if message.id not in known]
         list(map(thread.form.row, asked))  # what cannot be stored fails before the run rather than after it
         awaited = not asked or CODEC.role(asked[0]) == "tool"  # may be results of stored calls
-        loaded.results_next, loaded._asked_elsewhere = awaited, not awaited  # noqa: SLF001 - its own kind
-        if start < len(stored):
-            loaded.history = Store()
-            loaded.history.add_messages([new.get(message.id, message) for message in stored[:start]])
-        if end == len(stored):
+        loaded.results_next = awaited
+        loaded._question = last_question(asked) or (None if awaited else "")  # noqa: SLF001 - its own kind
+        begun = {"messages": asked, "said": asked}
+        if end < len(stored):
+            begun = {"messages": asked, "said": [*edits, *asked], "after": stored[end - 1].id}
+        elif edits:
             thread.edit(edits)
-            return loaded, {"messages": asked, "said": asked}
-        return loaded, {"messages": asked, "said": [*edits, *asked], "after": stored[end - 1].id}
+            stored = thread.conversation()
+        if start < len(stored):
+            loaded.history = _Before(stored.until(start, new))
+        return loaded, begun
+
+
+class _Before(Store):
+    """What is stored before the message with which a run goes on."""
+
+    def __init__(self, stored: ThreadMessages) -> None:
+        super().__init__()
+        self._stored = stored
+
+    def conversation(self, tokens: int) -> ThreadMessages:  # noqa: ARG002 - as of a stored history
+        return self._stored
 
 
 def _with(loaded: Sequence[BaseMessage], begun: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from rankbudget import Scope
 from rankbudget.adapters import check_options, typed_errors
 from rankbudget.errors import BudgetConfigError, shown
 from rankbudget.memory import HistoryStore, StoredThread, ThreadMessages
-from rankbudget.memory.history_tables import ARCHIVED
 
 from ._handed import Rows
 from ._options import by_name, check_part
@@ -223,7 +222,8 @@ class StoredAsyncChatStore(AsyncDBChatStore):
 
     def _thread(self, key: str, status: MessageStatus | None) -> StoredThread:
         """Returns the thread of a key's messages, with None that of all, whose archive is asked for, too."""
-        return self.chats.thread(key + ARCHIVED if status == MessageStatus.ARCHIVED else key)
+        thread = self.chats.thread(key)
+        return thread._archive() if status == MessageStatus.ARCHIVED else thread  # noqa: SLF001
 
 
 def _check_alone(data: Mapping[str, Any], name: str, value: Any, kind: Any, others: Iterable[str]) -> None:

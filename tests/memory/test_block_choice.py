@@ -1,4 +1,4 @@
-"""A LlamaIndex memory shows of a store's memories what `MemoryStore.fit` keeps of them, best for the question first."""
+"""A LlamaIndex memory, and a slot of LangChain's, show of a store's memories what `MemoryStore.fit` keeps of them, best for the question first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import Memory
 
+from langchain_budget import BudgetChatPromptTemplate, BudgetTrimmer, MemoryRetriever
 from llamaindex_budget import BudgetMemory, StoredMemoryBlock
 from rankbudget import Scope
 from rankbudget.memory import MemoryStore
@@ -90,13 +91,65 @@ def test_a_block_shows_what_fit_keeps(
     question = f"Which one has the {topic} of number {number}?"
     texts = {memory.text for memory in store.search(question, scope=ANN)}
     whole = [text for text in shown(HOSTS[host], store, question, limit) if text in texts]
+    assert whole == kept_first(store, question, len(whole))
+
+
+def kept_first(store: MemoryStore, question: str, count: int) -> list[str]:
+    """So many whole texts that `fit` keeps first, the oldest first."""
+    texts = {memory.text for memory in store.search(question, scope=ANN)}
 
     def kept(tokens: int) -> list[str]:
         found = store.fit(question, scope=ANN, max_tokens=tokens)
         return [segment.text for segment in found.segments if segment.text in texts]
 
-    needed = bisect_left(range(3000), len(whole), key=lambda tokens: len(kept(tokens)))
-    assert whole == kept(needed)
+    return kept(bisect_left(range(3000), count, key=lambda tokens: len(kept(tokens))))
+
+
+def in_a_template(found: Any, question: str, limit: int) -> Any:
+    """What a template shows in its system message."""
+    parts = [("system", "You know:\n{memory}"), ("human", "{question}")]
+    template = BudgetChatPromptTemplate.from_messages(parts, max_tokens=limit, counter="o200k_base")
+    return template.fit(memory=found, question=question).messages[0].content.splitlines()
+
+
+def in_a_trimmer(found: Any, question: str, limit: int) -> Any:
+    """The texts of what a trimmer hands on."""
+    trimmer = BudgetTrimmer(max_tokens=limit, counter="o200k_base")
+    return [kept.page_content for kept in trimmer.invoke({"memory": found, "question": question})["memory"]]
+
+
+@pytest.mark.parametrize("slot", [in_a_template, in_a_trimmer])
+@pytest.mark.parametrize("embed", [by_topic, False], ids=["by meaning", "by words"])
+@draws(cases=8)
+@given(
+    memories=MEMORIES,
+    topic=st.sampled_from(TOPICS),
+    number=st.integers(1, 30),
+    limit=st.integers(80, 700),
+    least=st.sampled_from([0.0, 0.5]),
+)
+def test_a_slot_shows_what_fit_keeps(
+    slot: Any, embed: Any, memories: list[Any], topic: str, number: int, limit: int, least: float
+) -> None:
+    """What a retriever finds is chosen by the store's own ranking, too."""
+    store = stored(memories, embed=embed, least_confidence=least)
+    question = f"Which one has the {topic} of number {number}?"
+    found = MemoryRetriever(store=store, scope=ANN).invoke(question)
+    texts = {memory.text for memory in store.search(question, scope=ANN)}
+    whole = [text for text in slot(found, question, limit) if text in texts]
+    assert sorted(whole) == sorted(kept_first(store, question, len(whole)))
+
+
+@pytest.mark.parametrize("slot", [in_a_template, in_a_trimmer])
+def test_a_preference_is_kept_among_many_nearer_memories(slot: Any) -> None:
+    """What always matters has a place behind twenty nearer memories at most."""
+    store = MemoryStore(":memory:", clock=lambda: DATE)
+    for number in range(90):
+        store.put(f"The gate of number {number} has the code {number * 37}.", scope=ANN)
+    store.put("Never suggest peanuts.", scope=ANN, kind="preference")
+    question = "Which code has the gate of number 77?"
+    found = MemoryRetriever(store=store, scope=ANN).invoke(question)
+    assert "Never suggest peanuts." in slot(found, question, 900)
 
 
 def test_what_is_cut_of_a_memory_keeps_its_source() -> None:

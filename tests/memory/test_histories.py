@@ -19,7 +19,7 @@ from rankbudget import BudgetConfigError, MessageError, Scope
 from rankbudget.errors import StoreConflictError
 from rankbudget.memory import HistoryStore, HostForm, MemoryStore, StoredThread
 from rankbudget.memory.forms import DICTS
-from rankbudget.memory.history_tables import keys
+from rankbudget.memory.history_tables import ARCHIVED, keys
 from rankbudget.testing import StoreConformance
 from tests.drawing import draws
 
@@ -256,7 +256,7 @@ def test_a_thread_of_another_scope_is_not_found(histories: HistoryStore) -> None
     for wrong in ({"scope": None}, {}, {"scope": "ann"}):
         with pytest.raises(BudgetConfigError, match="scope"):
             histories.thread("t", **wrong)
-    for name in ("", 5, "a\0b", "\ud83d"):
+    for name in ("", 5, "a\0b", "\ud83d", f"t{ARCHIVED}"):
         with pytest.raises(BudgetConfigError, match="thread_id must"):
             histories.thread(name, scope=ANN)  # type: ignore[arg-type]
 
@@ -354,6 +354,25 @@ def test_a_conversation_does_not_change_while_it_is_read(histories: HistoryStore
     thread.replace([said("short")])
     with pytest.raises(StoreConflictError, match="Read it again"):
         reading[0]
+
+
+def test_a_value_of_another_kind_is_refused_by_name(histories: HistoryStore) -> None:
+    """Nothing is changed by it, and a place without a message deletes nothing, nor begins a conversation."""
+    thread: Any = histories.thread("t", scope=ANN)
+    thread.append([said("one")])
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("count must be a whole number from 0", lambda: thread.take_oldest(-1)),
+        ("key must be a text, or None", lambda: thread.append([said("two")], key=5)),
+        ("asked must be a list of ids", lambda: thread.append([said("two")], asked=5)),
+        ("report must be a BudgetReport", lambda: histories.record(thread.fit(99), scope=ANN)),  # type: ignore[arg-type]
+        ("since must be a datetime", lambda: histories.reports(scope=ANN, since="2020")),  # type: ignore[arg-type]
+    ]
+    for words, call in calls:
+        with pytest.raises(BudgetConfigError, match=rf"^{words}.* \(got "):
+            call()
+    assert thread.delete(99) is histories.thread("u", scope=ANN).delete(0) is None
+    assert texts(thread) == ["one"]
+    assert histories.threads(scope=ANN) == ["t"]
 
 
 def test_figures_of_turns_are_read_again(histories: HistoryStore) -> None:

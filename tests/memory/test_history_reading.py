@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
+from langchain_budget import StoredMessageHistory
 from rankbudget import Assembler, Block, BudgetSession, Scope, fit_messages
-from rankbudget.errors import BudgetError
+from rankbudget.errors import BudgetError, MessageError
 from rankbudget.memory import HistoryStore, StoredThread
 from rankbudget.testing import Application, RecordingCounter, WordCounter, applications
 from tests.drawing import draws
@@ -52,6 +55,16 @@ def test_a_stored_conversation_is_fitted_as_the_list(application: Application) -
         expected = outcome(lambda: fit_messages(messages, cut=cut, **options))  # noqa: B023 - called at once
         assert outcome(lambda: thread.fit(cut=cut, **options)) == expected  # noqa: B023 - the same
     store.close()
+
+
+def test_messages_of_another_host_are_refused_as_in_a_list() -> None:
+    """The core reads dicts; its error says what takes the others, whether they are stored or not."""
+    history = StoredMessageHistory(HistoryStore(":memory:"), "t", scope=ANN)
+    history.add_messages([HumanMessage("one")])
+    for messages in (history.messages, history.conversation()):
+        for fit in (BudgetSession(500).fit, partial(fit_messages, max_tokens=500)):
+            with pytest.raises(MessageError, match=r"seen: HumanMessage.*langchain_budget takes it"):
+                fit(messages)
 
 
 @pytest.mark.parametrize("summarizer", [None, _told])

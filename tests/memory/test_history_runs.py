@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -17,12 +19,18 @@ from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from pydantic import Field
 
-from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
+from langchain_budget import (
+    BudgetMessageHistory,
+    BudgetTrimmer,
+    StoredMessageHistory,
+    StoredThreadMiddleware,
+)
 from llamaindex_budget import BudgetChatMemoryBuffer, BudgetMemory, StoredAsyncChatStore, StoredChatStore
 from rankbudget import Scope
 from rankbudget.errors import BudgetConfigError
 from rankbudget.memory import HistoryStore
 from rankbudget.testing import WordCounter
+from tests.drawing import draws
 
 ANN = Scope(user="ann")
 
@@ -185,3 +193,62 @@ def test_a_conversation_goes_with_its_archived_part(store: HistoryStore, name: s
     DELETIONS[name](store)
     assert asyncio.run(_memory(store).aget_all(status=None)) == []
     assert store.threads(scope=ANN) == other.get_keys() == ([] if name == "forget" else ["other"])
+
+
+def _sent_by_an_agent(history: StoredMessageHistory, question: str, limit: int) -> Any:
+    """What the middleware loads into a run's state."""
+    thread = history.thread
+    stored = StoredThreadMiddleware(thread.store, scope=ANN, max_tokens=limit, counter="o200k_base")
+    agent = create_agent(FakeListChatModel(responses=["fine"]), middleware=[stored])
+    return agent.invoke({"messages": [question]}, {"configurable": {"thread_id": thread.name}})["messages"]
+
+
+def _read_by_a_history(history: StoredMessageHistory, question: str, limit: int) -> Any:
+    return BudgetMessageHistory(history, max_tokens=limit, counter="o200k_base").fit(question).messages
+
+
+def _trimmed(history: StoredMessageHistory, question: str, limit: int) -> Any:
+    """What a chain with a trimmer sends, as one in `RunnableWithMessageHistory`."""
+    trimmer = BudgetTrimmer(max_tokens=limit, counter="o200k_base")
+    return trimmer.invoke([*history.messages, HumanMessage(question)])
+
+
+def _read_by_a_buffer(history: StoredMessageHistory, question: str, limit: int) -> Any:
+    chats = StoredChatStore(store=history.thread.store, scope=ANN)
+    options: Any = {"chat_store": chats, "chat_store_key": history.thread.name, "counter": "o200k_base"}
+    return BudgetChatMemoryBuffer.from_defaults(token_limit=limit, **options).get(question)
+
+
+def _read_by_a_memory(history: StoredMessageHistory, question: str, limit: int) -> Any:
+    chats = StoredAsyncChatStore(store=history.thread.store, scope=ANN)
+    options: Any = {"sql_store": chats, "session_id": history.thread.name, "counter": "o200k_base"}
+    return BudgetMemory.from_defaults(token_limit=limit, **options).get(question)
+
+
+@pytest.mark.parametrize(
+    "door", [_sent_by_an_agent, _read_by_a_history, _trimmed, _read_by_a_buffer, _read_by_a_memory]
+)
+@draws(cases=6)
+@given(asked=st.integers(0, 149), turns=st.integers(0, 2), limit=st.integers(800, 2000))
+def test_a_stored_result_keeps_the_row_that_is_asked_for(
+    door: Any, asked: int, turns: int, limit: int
+) -> None:
+    """At each door that knows the question, as where the thread has it at its end."""
+    store = HistoryStore(":memory:")
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    rows = "\n".join(f"order O{1000 + row} was sent to city{row * 7 % 91}" for row in range(150))
+    said = [
+        {"role": "user", "content": "List the orders."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": rows},
+        {"role": "assistant", "content": "Here they are."},
+    ]
+    for turn in range(turns):
+        said += [{"role": "user", "content": f"So {turn}?"}, {"role": "assistant", "content": "Yes."}]
+    question, row = f"Where was order O{1000 + asked} sent?", f"order O{1000 + asked} was sent"
+    for name in ("t", "whole"):
+        store.thread(name, scope=ANN).append(said)
+    thread = store.thread("whole", scope=ANN)
+    thread.append([{"role": "user", "content": question}])
+    assert row in str(thread.fit(limit).messages)
+    assert row in str(door(StoredMessageHistory(store, "t", scope=ANN), question, limit))

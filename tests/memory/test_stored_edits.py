@@ -243,6 +243,58 @@ def test_a_turn_costs_the_database_no_more_in_a_longer_conversation(sqlite_file:
     assert steps[10_000, True] <= 1.1 * steps[500, True]
 
 
+def test_another_answer_costs_the_database_no_more_in_a_longer_conversation(sqlite_file: Path) -> None:
+    """A last question that is asked again, or edited, takes as many steps beside 10,000 stored messages as beside 500."""
+    steps: dict[tuple[int, str], int] = {}
+    store = HistoryStore(str(sqlite_file), counters={"words": WordCounter()})
+    for size in (500, 10_000):
+        config: Any = {"configurable": {"thread_id": f"t{size}"}}
+        history = StoredMessageHistory(store, f"t{size}", scope=ANN)
+        history.add_messages(
+            [kind(f"{n} words") for n in range(size // 2) for kind in (HumanMessage, AIMessage)]
+        )
+        stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=100, counter=WordCounter())
+        model = Scripted(script=[AIMessage(f"fine {n}") for n in range(3)], seen=[])
+        agent = create_agent(model, middleware=[stored])
+        for text in ("first", "edited", "edited"):
+            asked: Any = {"messages": [HumanMessage(text, id="q")]}
+            steps[size, text] = steps_of(store, partial(agent.invoke, asked, config))
+            assert [m.text for m in model.seen[-1]][-2:] == [f"{size // 2 - 1} words", text]
+        assert [m.text for m in history.messages[-2:]] == ["edited", "fine 2"]
+    assert steps[10_000, "edited"] <= 1.1 * steps[500, "edited"]
+
+
+@pytest.mark.parametrize("door", ["an agent", "a history"])
+@draws(cases=10)
+@given(
+    beside=st.fixed_dictionaries(
+        {},
+        optional={
+            "additional_kwargs": st.just({"reasoning_content": "deep"}),
+            "usage_metadata": st.just({"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+            "response_metadata": st.just({"model_name": "m"}),
+        },
+    ),
+    edited=st.booleans(),
+)
+def test_what_a_client_leaves_out_is_no_edit(door: str, beside: dict[str, Any], edited: bool) -> None:
+    """Only role, content, calls and id come back: thinking and usage stay stored, but for another text."""
+    store = HistoryStore(":memory:")
+    history = StoredMessageHistory(store, "t", scope=ANN)
+    history.add_messages([HumanMessage("one", id="1"), AIMessage("fine", id="2", **beside)])
+    text = "better" if edited else "fine"
+    given: list[Any] = [HumanMessage("one", id="1"), AIMessage(text, id="2"), HumanMessage("two", id="3")]
+    if door == "an agent":
+        stored = StoredThreadMiddleware(store, scope=ANN, max_tokens=100, counter=WordCounter())
+        model = Scripted(script=[AIMessage("yes")], seen=[])
+        create_agent(model, middleware=[stored]).invoke({"messages": given}, THREAD)
+    else:
+        history.add_messages(given)
+    assert len(history.thread.replaced()) == edited
+    kept = AIMessage("better", id="2") if edited else AIMessage("fine", id="2", **beside)
+    assert history.messages[1] == kept
+
+
 def steps_of(store: HistoryStore, run: Callable[[], object]) -> int:
     """Returns how many steps SQLite takes meanwhile."""
     taken = [0]

@@ -33,7 +33,7 @@ _LEVELS = {"user": 0, "project": 1, "global": 2}
 
 def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, now: datetime) -> list[Memory]:
     """Returns memories by the formula of `MemoryScorer`; of equal ones the user's own come first."""
-    formula = Formula(named_in(found), weights, _Given(), now)
+    formula = Formula(found, weights, _Given(), now)
     ratings = formula.score(query, [m.segment() for m in found])
     order = sorted(range(len(found)), key=lambda i: (-ratings[i], _LEVELS[found[i].level], found[i].text))
     return [found[i] for i in order]
@@ -42,6 +42,14 @@ def ranked(query: str, found: Sequence[Memory], weights: MemoryWeights | None, n
 def confident(found: Near, least: float) -> Near:
     """Returns memories without those of a lower known confidence."""
     return Near([m for m in found if m.confidence is None or m.confidence >= least], found.named)
+
+
+def all_confident(shells: Sequence[Near], least: float) -> tuple[list[Near], list[str]]:
+    """Returns shells without memories of a lower known confidence, and a warning where there were some."""
+    known = [confident(found, least) for found in shells]
+    low = sum(map(len, shells)) - sum(map(len, known))
+    words = f"low confidence: {low} memories are below {least:g} and were left out"
+    return known, [words] if low else []
 
 
 def nearness(query: str, found: Sequence[Memory]) -> list[float] | None:
@@ -108,15 +116,16 @@ def as_one(
     now: datetime,
     most: int,
     notes: Sequence[str] = (),
-) -> Block:
-    """Returns the best memories, at most so many, as a block that keeps what `fit_memories` keeps of them."""
-    blocks, left = list[Block](), most
+) -> tuple[list[Memory], Block]:
+    """Returns the best memories, at most so many, and a block that keeps what `fit_memories` does."""
+    blocks, chosen = list[Block](), list[Memory]()
     for shell in shells:
-        best = set(map(id, ranked(query, shell, weights, now)[:left]))
-        blocks += _blocks(query, Near([m for m in shell if id(m) in best], shell.named), weights, now)
-        left -= len(best)
+        best = ranked(query, shell, weights, now)[: most - len(chosen)]
+        ids = set(map(id, best))
+        blocks += _blocks(query, Near([m for m in shell if id(m) in ids], shell.named), weights, now)
+        chosen += best
     stale = stale_ones(list(chain.from_iterable(shells)), now)
-    return replace(in_turn(iter(blocks), sys.maxsize), notes=(*notes, *stale))
+    return chosen, replace(in_turn(iter(blocks), sys.maxsize), notes=(*notes, *stale))
 
 
 def _by_name(segment: Segment) -> Segment:
@@ -134,7 +143,7 @@ def _blocks(
 ) -> Iterator[Block]:
     """Yields the nearest memories as a block that ranks and packs them, then the others."""
     near, named = nearness(query, found), named_in(found)
-    strategy = Memories(scorer=Formula(named, weights, None if near is None else _WORDS, now))
+    strategy = Memories(scorer=Formula(found, weights, None if near is None else _WORDS, now))
     first, others = list(range(len(found))), []
     if near is not None and len(found) > most:
         nearest = set(nlargest(most, first, key=near.__getitem__))

@@ -13,7 +13,7 @@ from ..segment import Scope
 from .database import WAIT, Database
 from .forgetting import forget
 from .forms import DICTS, Counts, HostForm
-from .history_tables import create_histories, create_keys, create_reports
+from .history_tables import ARCHIVED, create_histories, create_keys, create_reports
 from .history_thread import StoredThread
 from .memory import check_scope, check_storable
 from .protocol import Receipt
@@ -72,6 +72,10 @@ class HistoryStore:
         name: Any = thread_id
         if not isinstance(name, str) or not name:
             problems.append(f"thread_id must be a text with something in it (got {shown(thread_id)})")
+        elif name.endswith(ARCHIVED):
+            problems.append(
+                f"thread_id must not end in {ARCHIVED!r} (got {shown(name)}). Use messages(archived=True)"
+            )
         else:
             check_storable("thread_id", name, problems)
         if problems:
@@ -93,7 +97,7 @@ class HistoryStore:
             scope: whose it is.
             thread_id: the conversation it belongs to.
         """
-        _check(scope)
+        _check(scope, report=(report, BudgetReport, "a BudgetReport, as the .report of a result"))
         record(self.database, report, scope, thread_id)
 
     @named_options
@@ -107,7 +111,7 @@ class HistoryStore:
             thread_id: only those of one conversation.
             since: only those from a moment on.
         """
-        _check(scope)
+        _check(scope, since=(since, datetime | None, "a datetime, or None"))
         return recorded(self.database, scope, thread_id, since)
 
     @named_options
@@ -131,8 +135,12 @@ class HistoryStore:
         self.database.close()
 
 
-def _check(scope: object) -> None:
+def _check(scope: object, **given: tuple[object, Any, str]) -> None:
+    """Raises BudgetConfigError where a scope is none, or a value of another kind than it must be."""
     problems: list[str] = []
     check_scope(scope, problems)
+    for name, (value, kind, words) in given.items():
+        if not isinstance(value, kind):
+            problems.append(f"{name} must be {words} (got {shown(value)})")
     if problems:
         raise BudgetConfigError.of(problems)

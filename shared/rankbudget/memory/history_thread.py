@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..compression.pieces import is_cut
-from ..conversation.stored import AGAIN
-from ..conversation.timeline import Timeline
 from ..counting import counter_for
-from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, StoreConflictError, check_count, check_list, check_place
+from ..errors import BudgetConfigError, check_count, check_list, check_place, shown
 from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
@@ -21,7 +19,9 @@ from .block_calls import forget_blocks, has_blocks, seen_by
 from .forms import NUMBERED, HostForm
 from .history_tables import ARCHIVED, messages, threads
 from .matching import matched
+from .newest import newest_of
 from .reading import ThreadMessages
+from .sameness import is_known, is_same, said_by
 from .thread_rows import (
     AT_ONCE,
     Head,
@@ -29,13 +29,11 @@ from .thread_rows import (
     all_rows,
     end_at,
     found,
-    is_same,
     locked,
     move,
     note_sent,
     rows_between,
     rows_named,
-    said_by,
     save,
     sent_by,
     splice,
@@ -66,6 +64,10 @@ class StoredThread:
             if not any(has_blocks(connection, head.seq, self.form.name) for head in heads):
                 return sum(head.size for head in heads)
         return len(self._rows(archived=archived))
+
+    def _archive(self) -> StoredThread:
+        """Returns what `take_oldest` archived, as a conversation of its own."""
+        return StoredThread(self.store, self.name + ARCHIVED, self.scope, self.form)
 
     def conversation(self, tokens: int = 0) -> ThreadMessages:
         """Returns the messages as they are now, each read when it is asked for; fits take it as a list.
@@ -111,7 +113,8 @@ class StoredThread:
     def changed(self, given: Iterable[Any]) -> list[Any]:
         """Returns the messages of `given` whose id is stored with other content; reads only their rows.
 
-        What a prompt showed of a stored message, shortened, is that message.
+        What a prompt showed of a stored message, shortened, is that message, as is one that leaves out what
+        is stored beside its role, content and calls.
         """
         named = {name: message for message in given if (name := self.form.codec.message_id(message))}
         with self.store.database.read() as connection:
@@ -121,7 +124,7 @@ class StoredThread:
             message
             for name, message in named.items()
             if name in known
-            and not is_same(known[name], self.form.row(message), self.form)
+            and not is_known(known[name], self.form.row(message), self.form)
             and not self._is_cut(message, self.form.message(known[name]))
         ]
 
@@ -143,35 +146,7 @@ class StoredThread:
         left = check_count("max_tokens", max_tokens, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        return self._newest(left, counter_for(counter))
-
-    def _newest(self, left: int, counter: TokenCounter) -> Iterator[Any]:
-        stored = self.conversation()
-        for more in reversed(range(AGAIN)):
-            shown = False
-            try:
-                for message in self._fitting(stored, left, counter):
-                    shown = True
-                    yield message
-            except StoreConflictError:
-                if shown or not more:
-                    raise
-                stored = stored.again()
-            else:
-                return
-
-    def _fitting(self, stored: ThreadMessages, left: int, counter: TokenCounter) -> Iterator[Any]:
-        codec = self.form.reader or self.form.codec
-        measure = stored.measured(self.form.measure(counter), counter)
-        timeline = Timeline(stored, codec, measure)
-        for turn in timeline.turns():
-            whole = [turn.units] if turn is not timeline.newest else [[unit] for unit in turn.units]
-            for units in reversed(whole):
-                left -= timeline.cost(units)
-                if left < 0:
-                    return
-                for unit in reversed(units):
-                    yield from reversed(timeline.read(unit))
+        return newest_of(self.conversation(), self.form, left, counter_for(counter))
 
     def fit(self, max_tokens: int, counter: Any = "o200k_base", **options: Any) -> FitResult:
         """Returns the newest part that fits, with a report; takes the other options of `fit_messages`."""
@@ -191,7 +166,8 @@ class StoredThread:
     ) -> int:
         """Adds messages at the end, all of them or none, and returns how many were new.
 
-        A message whose id is in the conversation is not added again; its new content replaces the old. One
+        A message whose id is in the conversation is not added again; its new content replaces the old. What
+        is only left out beside role, content and calls, as thinking and usage, is no new content. One
         that was taken out comes in again: only a `key` tells that the same call is sent again.
 
         Args:
@@ -205,6 +181,11 @@ class StoredThread:
         Raises:
             StoreConflictError: the message `after` is not in the conversation, or no longer.
         """
+        given_key: Any = key
+        if not isinstance(given_key, str | None):
+            msg = f"key must be a text, or None (got {shown(key)})"
+            raise BudgetConfigError(msg)
+        check_list("asked", asked, "ids")
         parts = self._in_parts(given)
         first, new, read = next(parts, None), 0, 0
         if first is None and after is None:
@@ -220,7 +201,7 @@ class StoredThread:
                     connection, head, [row["name"] for row in fresh if row["name"]]
                 ):
                     self._own(connection, head)
-                rows = list(unstored(connection, head, fresh, self.form))
+                rows = list(unstored(connection, head, fresh, partial(is_known, form=self.form)))
                 add(connection, head, rows)
                 new += len(rows)
                 read += len(first)
@@ -299,15 +280,20 @@ class StoredThread:
             self._own(connection, head)
             for rows in self._in_parts(given):
                 known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
-                list(unstored(connection, head, [row for row in rows if row["name"] in known], self.form))
+                edited = [row for row in rows if row["name"] in known]
+                list(unstored(connection, head, edited, partial(is_same, form=self.form)))
 
     def take_oldest(self, count: int, *, archive: bool = False) -> list[Any]:
         """Takes the oldest messages out of the conversation, at most `count`, and returns them.
 
         Args:
-            count: how many.
+            count: how many, 0 or more.
             archive: whether they go to the end of its archive; else they are `replaced`.
         """
+        problems: list[str] = []
+        check_count("count", count, problems)
+        if problems:
+            raise BudgetConfigError.of(problems)
         with self.store.database.write() as connection:
             head = found(connection, self.scope, self.name, lock=True)
             if head is not None:
@@ -323,7 +309,9 @@ class StoredThread:
         """Removes one message and returns it; None where there is none. What it replaced stays `replaced`."""
         check_place(place)
         with self.store.database.write() as connection:
-            head = locked(connection, self.scope, self.name)
+            head = found(connection, self.scope, self.name, lock=True)
+            if head is None:
+                return None
             self._own(connection, head)
             places = range(head.size)
             if not -head.size <= place < head.size:

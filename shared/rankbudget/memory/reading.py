@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..conversation.state import Summary
@@ -16,10 +18,21 @@ from ..messages.measure import Measure
 from ..segment import Scope
 from .block_calls import has_blocks, seen_by
 from .database import Database
-from .forms import Counts, HostForm
+from .forms import NUMBERED, Counts, HostForm
 from .history_tables import ARCHIVED, NO_SUM, messages, threads
 from .plain import added, place_value
-from .thread_rows import AT_ONCE, Head, all_rows, found, locked, pinned_rows, rows_between, save, seal
+from .thread_rows import (
+    AT_ONCE,
+    Head,
+    all_rows,
+    found,
+    locked,
+    pinned_rows,
+    rows_between,
+    rows_named,
+    save,
+    seal,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -64,6 +77,8 @@ class ThreadMessages(StoredMessages):
         self._measure: Measure | None = None
         self._page = _PAGE
         self._whole: Sequence[Any] | None = None  # where other places are meant than those of rows
+        self._instead: dict[int, Any] = {}  # what is read in the place of rows
+        self._until: tuple[str, Mapping[str, Any]] | None = None  # of `until`, with the last id
         with database.read() as connection:
             self._head = head = found(connection, scope, name) or Head(0, 0, "", 0, 0, Summary())
             if has_blocks(connection, head.seq, form.name):
@@ -77,7 +92,41 @@ class ThreadMessages(StoredMessages):
 
     def again(self) -> ThreadMessages:
         of = self._database, self._scope, self._name, self._form, self._counts
-        return ThreadMessages(*of, least=len(self._read) + self._page)
+        made = ThreadMessages(*of, least=len(self._read) + self._page)
+        if self._until is None:
+            return made
+        last, instead = self._until
+        end = made.places([last]).get(last, min(len(self), len(made)) - 1) + 1
+        return made.until(end, instead)
+
+    def until(self, end: int, instead: Mapping[str, Any]) -> ThreadMessages:
+        """Returns the messages before a place, with others `instead` of those that have their ids."""
+        part = copy(self)
+        part._end_before(end, instead)  # noqa: SLF001 - its own kind
+        return part
+
+    def _end_before(self, end: int, instead: Mapping[str, Any]) -> None:
+        row = self._stored[end - 1][0] if end and self[end - 1] is not None else None
+        self._until = "" if row is None else _id_of(row), instead
+        rows = [row for place, (row, _) in self._stored.items() if place < end]
+        self._instead = {place: instead[name] for name, place in self.places(instead).items() if place < end}
+        self._head = replace(self._head, size=end)
+        self._whole = None if self._whole is None else self._whole[:end]
+        self._read, self._stored, self._tokens = {}, {}, {}
+        self._hold(rows)
+        self._pinned = [place for place in self._pinned if place < end]
+        covered = self.summary.summarized
+        if covered > end or any(place < covered for place in self._instead):
+            self.summary = Summary()
+
+    def places(self, ids: Iterable[str]) -> dict[str, int]:
+        """Returns the place of each message that has one of these `ids`; reads only their rows."""
+        wanted = list(ids)
+        if self._whole is not None:
+            return {name: row.place for row in self._whole if (name := _id_of(row)) in wanted}
+        with self._reading() as connection:
+            known = rows_named(connection, self._head, wanted)
+        return {name: row.place for name, row in known.items() if row.place < len(self)}
 
     # ---- a sequence ------------------------------------------------------------------------------
     def __len__(self) -> int:
@@ -120,8 +169,9 @@ class ThreadMessages(StoredMessages):
         """Holds messages, and returns the places of those that are new."""
         new = [row for row in rows if row.place not in self._read]
         for row in new:
-            self._read[row.place] = self._form.sent(row)
-            self._stored[row.place] = row, json.loads(row.counts)
+            edited = row.place in self._instead
+            self._read[row.place] = self._instead[row.place] if edited else self._form.sent(row)
+            self._stored[row.place] = row, {} if edited else json.loads(row.counts)
         return [row.place for row in new]
 
     def _read_ahead(self, connection: Connection, tokens: int, least: int) -> None:
@@ -158,8 +208,13 @@ class ThreadMessages(StoredMessages):
             for row in self._whole[:before]:
                 total = total if row.place in apart else added(total, place_value(row.place, row.digest))
             return bytes.fromhex(total)
+        edited = [place for place in self._instead if place < before]
         with self._reading() as connection:
-            return seal(connection, self._head, before, kept)
+            sealed = seal(connection, self._head, before, [*kept, *edited])
+        for place in set(edited).difference(kept):
+            digest = self._form.row(self._instead[place])["digest"]
+            sealed = bytes.fromhex(added(sealed.hex(), place_value(place, digest)))
+        return sealed
 
     def keep(self, summary: Summary) -> bool:
         if summary == self.summary:
@@ -202,7 +257,7 @@ class ThreadMessages(StoredMessages):
             message, (row, counts) = self._read[place], self._stored[place]
             if self._key not in counts:
                 counts[self._key] = self._measure.group([message])
-                fresh.append((row, counts))
+                fresh += [] if place in self._instead else [(row, counts)]
             self._tokens[id(message)] = counts[self._key]
         if fresh:
             with suppress(StoreError):  # of a database that may only be read, they are counted again
@@ -234,6 +289,11 @@ class ThreadMessages(StoredMessages):
                 msg = f"the thread {self._name!r} was changed while it was read. Read it again."
                 raise StoreConflictError(msg)
             yield connection
+
+
+def _id_of(row: Any) -> str:
+    """Returns the id by which a row is found."""
+    return row.name or f"{NUMBERED}{row.seq}"
 
 
 class _StoredMeasure:

@@ -83,10 +83,11 @@ class Formula(MemoryScorer):
     """
 
     def __init__(
-        self, named: Mapping[str, int], weights: MemoryWeights | None, near: Scorer | None, now: datetime
+        self, found: Sequence[Memory], weights: MemoryWeights | None, near: Scorer | None, now: datetime
     ) -> None:
         super().__init__(weights, similarity=near, now=now)
-        self._named = named
+        self._named = named_in(found)
+        self._always = frozenset([one.segment().id for one in found if matters_always(one)])
 
     def score(self, query: str, segments: Sequence[Segment]) -> list[float]:
         """Returns one score for each memory."""
@@ -98,7 +99,7 @@ class Formula(MemoryScorer):
         return [a - b for a, b in zip(self._placed(rated, segments), near, strict=True)]
 
     def _placed(self, ratings: list[float], segments: Sequence[Segment]) -> list[float]:
-        always = [i for i, segment in enumerate(segments) if matters_always(segment.source)]
+        always = [i for i, segment in enumerate(segments) if segment.id in self._always]
         ratings = _lifted(ratings, nlargest(_LASTING, always, key=ratings.__getitem__), _ALWAYS)
         places = [self._named.get(segment.id) for segment in segments]
         for most in sorted({most for most in places if most is not None}, reverse=True):

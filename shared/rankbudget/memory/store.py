@@ -24,7 +24,7 @@ from ..relevance.embedding import Embedder, EmbedFunction
 from ..relevance.memories import OVER_RETRIEVE, MemoryWeights
 from ..report.report import FitResult
 from ..segment import Block, Scope
-from .choosing import as_one, confident, fit_memories, ranked, routed
+from .choosing import all_confident, as_one, confident, fit_memories, ranked, routed
 from .database import WAIT, Database
 from .foreign_vectors import ForeignVectors, VectorIndex
 from .memory import (
@@ -296,10 +296,7 @@ class MemoryStore:
             scope: who reads; the assembler must have the same one.
             limit: how many at most, 1 or more.
         """
-        problems: list[str] = []
-        check_count("limit", limit, problems, low=1)
-        shells, low = self._candidates(query, scope, problems, lambda found: len(found) >= limit)
-        return as_one(query, shells, self.weights, self._now(), limit, low)
+        return self._ranked(query, scope, limit)[1]
 
     @named_options
     def blocks(self, query: str, *, scope: Scope) -> list[Block]:
@@ -368,6 +365,13 @@ class MemoryStore:
     adelete = _in_thread(delete)
     aforget = _in_thread(forget)
 
+    def _ranked(self, query: str, scope: Scope, limit: int) -> tuple[list[Memory], Block]:
+        """Returns what competes, the most useful first, and as one block."""
+        problems: list[str] = []
+        check_count("limit", limit, problems, low=1)
+        shells, low = self._candidates(query, scope, problems, lambda found: len(found) >= limit)
+        return as_one(query, shells, self.weights, self._now(), limit, low)
+
     def _candidates(
         self, query: str, scope: Scope, problems: list[str], enough: Callable[[Sequence[Memory]], bool]
     ) -> tuple[list[Near], list[str]]:
@@ -376,11 +380,7 @@ class MemoryStore:
         if problems:
             raise BudgetConfigError.of(problems)
         shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, enough)
-        least = self.least_confidence
-        known = [confident(found, least) for found in shells]
-        low = sum(map(len, shells)) - sum(map(len, known))
-        words = f"low confidence: {low} memories are below {least:g} and were left out"
-        return known, [words] if low else []
+        return all_confident(shells, self.least_confidence)
 
 
 def _backend(database: Database, embed: Any, index: VectorIndex | None) -> SqlBackend:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from ..errors import StoreConflictError, StoreError, shown
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
 from .block_calls import note_blocks
-from .forms import DICTS, NUMBERED, HostForm
+from .forms import DICTS, NUMBERED
 from .history_tables import NO_SUM, PINNED_ROWS, keys, messages, threads
 from .memory import is_storable
 from .plain import added, digest_of_text, place_value, read, written
@@ -24,6 +24,8 @@ from .tables import owned_by
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
+Same = Callable[[Any, "Mapping[str, Any]"], bool]
+"""Says of a stored row and a new one whether they hold the same message."""
 AT_ONCE = 1000
 """Rows written or read in one statement."""
 _FEW_IDS = 20
@@ -339,15 +341,15 @@ def holds(connection: Connection, head: Head, summary: Summary) -> bool:
 
 
 def unstored(
-    connection: Connection, head: Head, rows: Sequence[dict[str, Any]], form: HostForm
+    connection: Connection, head: Head, rows: Sequence[dict[str, Any]], same: Same
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rows that are new; one whose id is stored with other content takes that one's place."""
+    """Yields the rows that are new; one whose id is stored, and not the `same`, takes that one's place."""
     known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
     new: dict[str, dict[str, Any]] = {}
     for row in rows:
         stored = known.get(row["name"])
         if stored is not None:
-            if not is_same(stored, row, form):
+            if not same(stored, row):
                 splice(connection, head, stored.place, stored.place + 1, [row])
         elif row["name"] in new:
             new[row["name"]].update(row)
@@ -375,19 +377,6 @@ def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict
             part = {"thread": head.seq, "wanted": wanted[start : start + AT_ONCE // 2]}
             known |= {row.name or f"{NUMBERED}{row.seq}": row for row in connection.execute(chosen, part)}
     return known
-
-
-def is_same(stored: Any, row: Mapping[str, Any], form: HostForm) -> bool:
-    """Returns whether a stored row holds a message that this host writes again."""
-    if stored.form == form.name and stored.name == row["name"]:
-        return stored.digest == row["digest"] and (row["host"] is None or stored.host == row["host"])
-    return said_by(stored, form) == (row["digest"], row["host"])
-
-
-def said_by(stored: Any, form: HostForm) -> tuple[str, str | None]:
-    """Returns digest and host's own text of a stored row, as this host writes its message again."""
-    again = form.row(form.message(stored))
-    return again["digest"], again["host"]
 
 
 def _sum_before(connection: Connection, head: Head, place: int) -> str:

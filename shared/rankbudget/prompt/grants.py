@@ -48,6 +48,8 @@ def read(request: PromptRequest, turn: Turn | None) -> Inputs:
     """Returns the conversation, and the blocks in rank order without what is hidden from their reader."""
     measure = request.measure or CodecMeasure(request.codec, request.counter, request.tools)
     if isinstance(request.history, StoredMessages):
+        if request.history:  # its roles are stored, so the codec would not see another host's messages
+            request.codec.role(request.history[-1])
         measure = request.history.measured(measure, request.counter)
     if request.question is not None and request.render is None:
         refuse_empty_question(request.codec, [request.question], "the question")
