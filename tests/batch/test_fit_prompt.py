@@ -380,3 +380,9 @@ def test_an_array_without_rows_is_no_column():
     numpy = pytest.importorskip("numpy")
     with pytest.raises(BudgetConfigError, match="'question' of a batch must be a list"):
         FitPrompt(100)({"question": numpy.array("Why?")})
+
+
+def test_a_file_as_the_budget_names_what_reads_it() -> None:
+    """A path is no number of tokens."""
+    with pytest.raises(BudgetConfigError, match=r"TokenBudget\.from_file"):
+        FitPrompt("budget.yaml")  # type: ignore[arg-type]
