@@ -9,6 +9,7 @@ from ..relevance.asking import is_asked
 from ..relevance.lexical import KeywordScorer
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
+from .answering import answering
 from .capping import shortened
 from .coverage import Piece, take
 from .older import lengthen
@@ -48,15 +49,19 @@ def _staying(timeline: Timeline, newest: Turn) -> list[Unit]:
 
 
 def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection | None:
-    """Keeps tool steps as an agent needs them, and before them the old turn that answers the query."""
+    """Keeps tool steps as an agent needs them, and before them what answers the query."""
     units, questions = units_of(turns)
     query, answers = timeline.thread.query or "", list[int]()
     # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
-    if is_asked(query) and not timeline.pending_step(turns[0]):
-        others, segments = _others(timeline, units, stay)
+    others, segments = _others(timeline, units, stay) if is_asked(query) else ([], [])
+    if others and not timeline.pending_step(turns[0]):
         named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
         if max(named.values(), default=0) > NAMED:
             answers = [n for n in _order(query, segments, others) if named[n] > NAMED][:1]
+    if not answers:
+        texts = [list(map(timeline.text, units[n].positions())) for n in others]
+        found = [others[n] for n in answering(query, texts)]
+        answers = [n for n in found if units[n].stop - units[n].start > 1]
     return keep_steps(timeline, turns, stay, room - timeline.cost(stay), _links(answers, questions))
 
 

@@ -131,6 +131,7 @@ def plain_budget(tokens: object) -> TokenBudget:
     """
     if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or index(tokens) < 1:
         msg = f"budget must be a TokenBudget or a number of prompt tokens, 1 or more (got {tokens!r})"
+        msg += ". TokenBudget.from_file reads a file."
         raise BudgetConfigError(msg)
     return budget_of(index(tokens))
 

@@ -1,0 +1,102 @@
+"""The tool result that answers the question keeps the record that it names, before others stay whole."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import counter_for, fit_messages
+from rankbudget.batch import FitPrompt
+from rankbudget.conversation.answering import answering
+from rankbudget.testing import check_laws
+from tests.drawing import draws
+
+COUNTER = counter_for("o200k_base")
+FIRST, LAST = ("Mia", "Amir", "Greta", "Tomas"), ("Holm", "Berg", "Sauer", "Ivanov")
+QUESTIONS = {
+    "log": "Why did the payment gateway fail for customer Lund?",
+    "lines": "What happened to the payment gateway of Lund?",
+    "orders": "How much did Petra Lund pay?",
+}
+ANSWERS = {"log": "certificate had expired", "lines": "certificate had expired", "orders": "481.37"}
+
+
+def _record(source: random.Random, kind: str, *, hit: bool, extra: int) -> Any:
+    """Returns one record of a result: that which the question names, or another one."""
+    answer = ANSWERS[kind] if hit else str(source.randint(500, 90_000) / 100)
+    more = {f"field_{n}": source.randint(100, 999) for n in range(extra)}
+    if kind == "lines":
+        said = "payment gateway of Lund failed:" if hit else f"request of {source.choice(LAST)} served in"
+        return f"2026-01-14T03:{source.randint(10, 59)} INFO {said} {answer} {' '.join(more)}"
+    if kind == "orders":
+        name = "Petra Lund" if hit else f"{source.choice(FIRST)} {source.choice(LAST)}"
+        return {"order": source.randint(10_000, 99_999), "customer": name, **more, "total": answer}
+    message = "payment gateway failed for customer Lund" if hit else "request of a customer served"
+    return {"level": "INFO", "msg": message, **more, "cause": answer}
+
+
+def _chat(
+    source: random.Random, kind: str, steps: int, at: int, extra: int, *, running: bool
+) -> list[dict[str, Any]]:
+    """Returns steps with long results, in one turn that goes on or in finished ones; one has the record."""
+    question = {"role": "user", "content": QUESTIONS[kind]}
+    chat = [question] if running else []
+    for n in range(steps):
+        rows = [_record(source, kind, hit=(n, k) == (at, 20), extra=extra) for k in range(40)]
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        function = {"name": "read", "arguments": json.dumps({"page": n})}
+        calls = [{"id": f"c{n}", "type": "function", "function": function}]
+        text = json.dumps(rows) if kind == "orders" else "\n".join(lines)
+        step = [
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": text},
+        ]
+        asked, said = f"Please look at page {n}.", f"I looked at page {n}."
+        around = [{"role": "user", "content": asked}], [{"role": "assistant", "content": said}]
+        chat += step if running else [*around[0], *step, *around[1]]
+    return chat if running else [*chat, question]
+
+
+@draws()
+@given(
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(sorted(QUESTIONS)),
+    steps=st.integers(6, 14),
+    back=st.integers(2, 14),
+    extra=st.integers(0, 8),
+    running=st.booleans(),
+    share=st.floats(0.3, 0.9),
+    door=st.sampled_from(("fit_messages", "FitPrompt")),
+)
+def test_the_record_that_answers_stays_in_its_result(
+    seed: int, kind: str, steps: int, back: int, extra: int, running: bool, share: float, door: str
+) -> None:
+    """Its step has room before results that say nothing of what is asked stay whole."""
+    chat = _chat(random.Random(seed), kind, steps, max(0, steps - back), extra, running=running)
+    limit = int(share * COUNTER.count_messages(chat))
+    if door == "fit_messages":
+        kept = fit_messages(chat, max_tokens=limit, counter=COUNTER, query=QUESTIONS[kind]).messages
+        check_laws(chat, kept, limit=limit, counter=COUNTER)
+    else:
+        kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": chat})["messages"]
+    results = [message["content"] for message in kept if message["role"] == "tool"]
+    assert any(ANSWERS[kind] in text for text in results)
+
+
+@pytest.mark.parametrize(("copies", "found"), [(1, 1), (3, 3), (4, 0)])
+def test_a_step_stands_out_where_few_say_as_much(copies: int, found: int) -> None:
+    """Of many steps with the words of the question none is preferred; all are chosen as without them."""
+    steps = [["Berg was served"]] * 9 + [["Lund was not served: no stock"]] * copies
+    assert len(answering("Why was Lund not served?", steps)) == found
+
+
+def test_the_words_of_one_record_count_where_all_steps_have_them() -> None:
+    """Other steps have the name in one line and what happened in another one."""
+    others = ["payment failed for customer Berg\nrequest of customer Lund served"] * 9
+    steps = [[text] for text in [*others, f"{others[0]}\npayment failed for customer Lund"]]
+    assert answering("Why did the payment of customer Lund fail?", steps) == [9]
