@@ -382,7 +382,6 @@ def test_an_array_without_rows_is_no_column():
         FitPrompt(100)({"question": numpy.array("Why?")})
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("title", [7, 7.0, "7"])
 @pytest.mark.parametrize("key", ["title", "id", "label"])
 def test_a_number_is_a_text_where_documents_have_texts(key: str, title: object) -> None:
@@ -392,9 +391,9 @@ def test_a_number_is_a_text_where_documents_have_texts(key: str, title: object) 
         {"question": "Is tea hot?", "documents": [{"text": "Tea is hot.", key: "7"}]}
     )
     assert made["budget_error"] is None
-=======
+
+
 def test_a_file_as_the_budget_names_what_reads_it() -> None:
     """A path is no number of tokens."""
     with pytest.raises(BudgetConfigError, match=r"TokenBudget\.from_file"):
         FitPrompt("budget.yaml")  # type: ignore[arg-type]
->>>>>>> step6
