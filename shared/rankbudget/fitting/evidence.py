@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ from ..errors import BudgetConfigError, shown
 from ..relevance.asking import queries_of, rated_for
 from ..relevance.corpus import scored_texts
 from ..relevance.evidence import Sentences, rate_documents, rate_sentences, rate_sentences_of, word_shares
-from ..relevance.fusion import default_scorer, normalised, ratings_of
+from ..relevance.fusion import default_scorer, finite, normalised, ratings_of
 from ..relevance.memories import MemoryScorer
 from ..relevance.protocol import Scorer
 from ..relevance.records import with_records
@@ -29,6 +30,8 @@ Order = Literal["original", "edges", "score"]
 SENTENCE_SLOPE = 0.3
 """What a sentence of a turn loses per spread it falls behind the best of its segment."""
 
+CLOSE = 0.05
+"""Spread of a host's scores, as a share of their mean, below which they tell texts apart the less."""
 NAMED = 3.0
 """What all words of the question in a text count beside scores of the host, in spreads of these scores.
 
@@ -226,6 +229,14 @@ def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
     return best if order == "score" else best[::2] + best[1::2][::-1]
 
 
+def _apart(given: Sequence[float]) -> list[float]:
+    """Returns a host's scores with mean 0 and spread 1, less where they are nearly equal for their size."""
+    given = finite(given)
+    mean, spread = statistics.fmean(given), statistics.pstdev(given)
+    scale = min(1.0, spread / (CLOSE * abs(mean))) if mean else 1.0
+    return [scale * score for score in normalised(given)]
+
+
 @dataclass(eq=False)
 class _Rater:
     """Rates segments when asked, and their sentences only then: few questions need them."""
@@ -255,7 +266,7 @@ class _Rater:
     @cached_property
     def near(self) -> list[float]:
         """How near each segment is to the question, by its own score or by its text."""
-        return self._with_own(normalised(self.given)) if self.given else rated_for(self.query, self._rate)
+        return self._with_own(self.given) if self.given else rated_for(self.query, self._rate)
 
     def _rate(self, query: str) -> list[float]:
         if self.turns:
@@ -274,9 +285,9 @@ class _Rater:
     def _with_own(self, given: list[float]) -> list[float]:
         """Returns the host's scores with the question's words as a second signal; those of memories alone."""
         if self.ranking is not None:
-            return given
+            return normalised(given)
         shares = word_shares(queries_of(self.query)[0], scored_texts(self.segments))
-        return [score + NAMED * share**2 for score, share in zip(given, shares, strict=True)]
+        return [score + NAMED * share**2 for score, share in zip(_apart(given), shares, strict=True)]
 
     @cached_property
     def split(self) -> Sentences:

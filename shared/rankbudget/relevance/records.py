@@ -28,6 +28,8 @@ _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
 _NEARLY = 0.8
 """Share of the rarest words that a sentence has at least to be one of those that were asked for."""
+_ELSEWHERE = 1 / 3
+"""Share of the words of a question; so many are said elsewhere where a heading names more than is asked."""
 _MOST_CODED = 5
 """Pieces that may have a code."""
 _STEP = 1e-6
@@ -215,14 +217,18 @@ def with_records(
     pieces = list(chain.from_iterable(texts))
     holders, times = _holders(query, pieces, index)
     few = max(1, len(pieces) // _FEW)
-    rare = [sorted(held) for term, held in holders.items() if times[term] <= few]
+    every = [sorted(held) for held in holders.values() if held]
+    rare = [sorted(held) for term, held in holders.items() if held and times[term] <= few]
     coded = _coded(holders, times, few)
     places = sorted(coded.union(_asked_for(holders, times, few)))
     for i, asked in groupby(places, key=lambda place: bisect_right(starts, place) - 1):
         here = [k - starts[i] for k in asked if k in coded or len(texts[i]) >= _FEWEST]
         if here:
-            held_here = [[k - starts[i] for k in _within(held, starts[i], starts[i + 1])] for held in rare]
-            _rate_records(texts[i], made[i], here, held_here)
+            held_here, rare_here = (
+                [[k - starts[i] for k in _within(held, starts[i], starts[i + 1])] for held in words]
+                for words in (every, rare)
+            )
+            _rate_records(texts[i], made[i], here, rare_here, held_here)
     for number, (tables, traces) in marks.items():
         row = made[number]
         for head, lines in tables:
@@ -242,22 +248,40 @@ def with_records(
 
 
 def _rate_records(
-    pieces: tuple[str, ...], row: list[float], asked: Sequence[int], rare: Sequence[Sequence[int]]
+    pieces: tuple[str, ...],
+    row: list[float],
+    asked: Sequence[int],
+    rare: Sequence[Sequence[int]],
+    held: Sequence[Sequence[int]],
 ) -> None:
-    """Rates what is in one record with pieces that were `asked` for; `rare` are those with each rare word.
+    """Rates what is in one record with pieces that were `asked` for.
 
     What has another word of the question below a heading, or in a row of a table, is asked for, too: its
-    record comes before what else is there.
+    record comes before what else is there. Nothing else comes with a heading where much of what is asked is
+    said elsewhere: the title of a manual names all of its chapters.
+
+    Args:
+        pieces: the sentences of one text.
+        row: their ratings, which are raised.
+        asked: the positions of those that were asked for.
+        rare: the positions of those that have each rare word of the question, in order.
+        held: the same of each word of the question.
     """
     layout, left, seen = _LAYOUTS.get(pieces, _Layout), list(asked), set(asked)
     for j in left:
-        inner = _named_in(
-            _below(layout, j, len(pieces)), [held for held in rare if not _within(held, j, j + 1)]
-        )
+        below = _below(layout, j, len(pieces))
+        inner = _named_in(below, [places for places in rare if not _within(places, j, j + 1)])
         best = min(row[j], max([row[k] for k in inner], default=row[j]))
+        inner.sort(key=lambda k: -row[k])
+        for n, k in enumerate(inner):
+            row[k] = max(row[k], best - _STEP * n)
         behind = _MOST_ABOVE + 2 * _LONGEST if inner else 0  # as many as the longest record has
-        for step, k in enumerate(_record_of(pieces, layout, j)):
-            row[k] = max(row[k], best - _STEP * (behind + step))
+        elsewhere = [
+            not (_within(places, j, j + 1) or _within(places, below.start, below.stop)) for places in held
+        ]
+        if not below or sum(elsewhere) < _ELSEWHERE * len(held):
+            for step, k in enumerate(_record_of(pieces, layout, j)):
+                row[k] = max(row[k], best - _STEP * (behind + step))
         left += [k for k in inner if k not in seen]
         seen.update(inner)
 

@@ -126,7 +126,9 @@ def without_counts(question: str) -> str:
     """
 
     def kept(found: re.Match[str]) -> str:
-        counts = len(found[1]) <= _LONGEST_COUNT and fold(found[2]) not in STOP_WORDS
+        before = _ASKED_OF.search(question, 0, found.start()) if len(found[1]) == _LONGEST_COUNT else None
+        is_name = before is not None and before[1].lower() not in STOP_WORDS  # "when did employee 128 start"
+        counts = len(found[1]) <= _LONGEST_COUNT and fold(found[2]) not in STOP_WORDS and not is_name
         return found[0].removeprefix(found[1]) if counts else found[0]
 
     made = _COUNTED.sub(kept, _TIME.sub("", question))
@@ -148,6 +150,7 @@ _NUMBERED = re.compile(
 )
 _COUNTED = re.compile(r"(?<![\w.,:/-])(\d{1,20})[ -]([^\W\d_]{2,40})")
 _LONGEST_COUNT = 3
+_ASKED_OF = regex.compile(r"(\p{L}{3,40}+) \Z")
 _TIME = re.compile(r"(?<![\w.,:])\d{1,2}[:.]\d\d(?![\w:.]*\w)")
 
 
