@@ -57,6 +57,34 @@ def test_a_stored_conversation_is_fitted_as_the_list(application: Application) -
     store.close()
 
 
+@draws()
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["system", "developer", "user", "assistant"]),
+            st.sampled_from(["", " ", "one two"]),
+        ),
+        min_size=1,
+        max_size=9,
+    ),
+    st.integers(3, 30),
+    st.booleans(),
+)
+def test_a_blank_system_message_goes_as_from_the_list(
+    chat: list[tuple[str, str]], limit: int, strict: bool
+) -> None:
+    """Wherever it is stored: the fit reads the same prompt of the store, or is refused with the same error."""
+    store, messages = HistoryStore(":memory:"), [said(text, role) for role, text in chat]
+    thread = store.thread("t", scope=ANN)
+    thread.append(messages)
+    options: dict[str, Any] = {"max_tokens": limit, "counter": WordCounter(), "strict": strict}
+    found = outcome(lambda: thread.fit(**options))
+    assert found == outcome(lambda: fit_messages(messages, **options))
+    if isinstance(found[0], list):
+        assert all(message["content"].strip() for message in found[0])
+    store.close()
+
+
 def test_messages_of_another_host_are_refused_as_in_a_list() -> None:
     """The core reads dicts; its error says what takes the others, whether they are stored or not."""
     history = StoredMessageHistory(HistoryStore(":memory:"), "t", scope=ANN)

@@ -251,7 +251,7 @@ class Timeline(Answers):
     def _find_pinned(self) -> list[int]:
         """Returns where what always stays is; in one fast pass where all of it comes first."""
         if self.stored is not None and not self._held:
-            return self.stored.pinned()
+            return [i for i in self.stored.pinned() if not self._is_blank(i)]
         if self.known is not None:
             self._read_roles(self.known.stop)
             return self.pinned
@@ -306,10 +306,9 @@ class Timeline(Answers):
         self._unread = position
         if PINNED.isdisjoint(codes):
             return
-        if self.stored is None:  # a store names those that stay, and reads no content for their roles
-            for i, code in enumerate(codes, start=position):
-                if code in PINNED and code != STORED and self._is_blank(i):
-                    self._roles[i] = EMPTY
+        for i, code in enumerate(codes, start=position):
+            if code in PINNED and code != STORED and self._is_blank(i):
+                self._roles[i] = EMPTY
         if self.known is not None:  # what is new, or was edited since
             found = {i for i in range(position, stop) if self._roles[i] in PINNED}
             self.pinned = sorted(found.union(self.pinned))
