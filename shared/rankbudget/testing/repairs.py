@@ -51,14 +51,14 @@ def part(message: Any, codec: Codec | None = None) -> str:
 
 
 def says_nothing(message: Any, codec: Codec | None = None) -> bool:
-    """Returns whether a user or assistant message has no calls, no results, only blanks and thinking.
+    """Returns whether a message has no calls, no results, only blanks and thinking; a tool message is its result.
 
     Example:
         >>> [says_nothing({"role": role, "content": " "}) for role in ("assistant", "user")]
         [True, True]
     """
     codec = codec or DictCodec()
-    if codec.role(message) not in ("assistant", "user"):
+    if codec.role(message) not in ("assistant", "user", *_SYSTEM):
         return False
     if codec.call_ids(message) or answers(message, codec):
         return False
@@ -105,7 +105,7 @@ def mended(messages: Sequence[Any], codec: Codec | None = None) -> list[Any]:
     """Returns of each message what a valid conversation keeps: itself, a copy without some results, or None.
 
     A call without all its results goes with the results it has, unless nothing follows it; results of no
-    call go, what else is in their messages stays; so does a user or assistant message that says nothing;
+    call go, what else is in their messages stays; so does a message that says nothing;
     where there is a user message, what an assistant said before the first one goes.
 
     Example:
