@@ -35,6 +35,7 @@ _LIST = re.compile(r"\A\s*\[\r?\n(?=\s*[\[{])")
 """The bracket above the first record of a list: the others are not below that one."""
 _ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
+_ASKS = ("?", "？", "؟")
 _FEWEST = 4
 """Pieces of two records."""
 _NEAR = 8
@@ -49,26 +50,59 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
     r"""Returns for each piece the position of the one that says whose it is; `NONE` where no record is.
 
     That is the heading above it, the line that it is indented below, the first one of its paragraph or line,
-    or the one before the fields that come in turn. Only what several records say needs one: without it, it
-    could be read as another record's.
+    or the one before the fields that come in turn: without it, a piece could be read as another record's.
+    A piece under one of several headings has one in any text; other pieces only where several records say it.
+    Below a question, the sentences of a line have its first one, which answers.
 
     Example:
         >>> owners_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n"))
         [-1, 0, -1, 2]
     """
+    rules = rules_of(pieces)
+    headings = _headings_at(pieces, rules)
+    outline = _outline(pieces, rules, headings)
+    found = _of_records(pieces, rules, outline)
+    _add_headings(pieces, found, outline, headings)
+    _add_answers(pieces, found)
+    return found
+
+
+def _of_records(pieces: Sequence[str], rules: Container[int], outline: Sequence[int]) -> list[int]:
+    """Returns the owners of what several records say."""
     inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
     for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
         for shapes in _shapes(texts) if len(pieces) >= _FEWEST else ():
             keys = list(filter(None, shapes))
-            found = _owners(pieces, shapes) if len(set(keys)) < len(keys) else []  # else no records are alike
+            is_alike = len(set(keys)) < len(keys)
+            found = _owners(pieces, shapes, rules, list(outline)) if is_alike else []
             if any(own != NONE for own in found):
                 return found
     return [NONE] * len(pieces)
 
 
-def _owners(pieces: Sequence[str], shapes: Sequence[str]) -> list[int]:
-    rules = rules_of(pieces)
-    owners = _outline(pieces, rules)
+def _add_headings(
+    pieces: Sequence[str], owners: list[int], outline: Sequence[int], headings: Container[int]
+) -> None:
+    """Gives each piece without an owner its heading, where several headings have text."""
+    under = {i: own for i, own in enumerate(outline) if own in headings}
+    if len({own for i, own in under.items() if i not in headings and pieces[i].strip()}) > 1:
+        for i, own in under.items():
+            owners[i] = own if owners[i] == NONE else owners[i]
+
+
+def _add_answers(pieces: Sequence[str], owners: list[int]) -> None:
+    """Gives the sentences of a line below a question its first one: they go on with what that answers."""
+    first = NONE
+    for i, own in enumerate(owners):
+        if not i or ends_line(pieces[i - 1]):
+            first = i
+        elif own != NONE and own == owners[first] and pieces[own].rstrip().endswith(_ASKS):
+            owners[i] = first
+
+
+def _owners(
+    pieces: Sequence[str], shapes: Sequence[str], rules: Container[int], owners: list[int]
+) -> list[int]:
     below = _children(owners)
     plain = ["" if i in below else shape for i, shape in enumerate(shapes)]
     for run in below.values():
@@ -120,12 +154,11 @@ def _run(shape: str) -> str:
     return found[0] if found and len(raw_words(found[0])) > found[0].count(" ") + 1 else ""
 
 
-def _outline(pieces: Sequence[str], rules: Container[int]) -> list[int]:
+def _outline(pieces: Sequence[str], rules: Container[int], headings: Mapping[int, Heading]) -> list[int]:
     """Returns the heading that each piece is under, or the line that it is indented below.
 
     A rule ends all that is above it but the headings that have a depth of their own.
     """
-    headings = _headings_at(pieces, rules)
     owners, stop = [NONE] * len(pieces), 0
     opened: list[tuple[tuple[bool, int], int]] = []
     for i, piece in enumerate(pieces):
@@ -255,8 +288,8 @@ def named_first(
     `holders` are the pieces that have each word of the question. A word above a record counts for all of it,
     and comes before one in it: other records may refer to the one that is named. So do the lines of a record
     for those inside it, as the name of a customer for the address. Of records that say as much the one with
-    most of it in lines of its own comes first, then the one with the best of the `ratings`. None where none
-    stands out.
+    most of it in lines of its own comes first, then the one with the best of the `ratings`. Of too many those
+    are left that say it above their lines; none where none stands out.
     """
     above, records = set(owners), dict[int, list[int]]()
     said: dict[int, set[str]] = {}
@@ -281,7 +314,11 @@ def named_first(
     best = [own for own in records if 0 < least <= weights[own][0]]
     kinds = {frozenset(words[own]) for own in best}
     named = [own for own in best if not any(words[own] < kind for kind in kinds)]
-    if len(named) > max(1, count // _FEW):
+    most = max(1, count // _FEW)
+    if len(named) > most:  # a name is above the lines of its record
+        least = _NEARLY * max([weights[own][1] for own in named])
+        named = [own for own in named if 0 < least <= weights[own][1]]
+    if len(named) > most:
         return []
     if ratings:
         named.sort(key=lambda own: max([ratings[i] for i in records[own]]), reverse=True)

@@ -1,0 +1,96 @@
+"""Pages of prose under headings, and questions with answers: a sentence stays below what it is of."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import counter_for, fit_documents
+from tests.drawing import draws
+
+COUNTER = counter_for("gpt-4o")
+TITLES = "Laptops Badges Parking Phones Lockers Printers Projectors Bicycles".split()
+OPENINGS = (
+    "A request is sent to the vendor.",
+    "The facility team is in charge.",
+    "One is lent to each employee.",
+    "Ask at the reception.",
+    "New people have to sign a form.",
+    "Only heads of department order more.",
+    "Each office has some.",
+    "Damage is reported by mail.",
+)
+VERBS = "answer need have call keep check send count".split()
+HEADINGS = {
+    "markdown": "## {title}\n",
+    "markdown with a gap": "## {title}\n\n",
+    "numbered": "{number}. {title}\n",
+    "bold": "**{title}**\n",
+    "title": "{title}\n\n",
+    "wiki": "== {title} ==\n",
+    "underlined": "{title}\n----------\n",
+    "html": "<h2>{title}</h2>\n",
+}
+
+
+@pytest.mark.parametrize("style", HEADINGS)
+@draws(cases=len(HEADINGS))
+@given(seed=st.integers(0, 10_000), count=st.integers(4, 8), share=st.floats(0.3, 0.6))
+def test_a_sentence_of_a_section_stands_below_its_own_heading(
+    style: str, seed: int, count: int, share: float
+) -> None:
+    """Sections of prose have one sentence of the same form each, which says nothing without its heading."""
+    drawn = random.Random(seed)
+    titles = drawn.sample(TITLES, count)
+    answers = {title: f"It takes {10 + i} days." for i, title in enumerate(titles)}
+    parts = zip(titles, drawn.sample(OPENINGS, count), drawn.sample(VERBS, count), strict=True)
+    said = {title: f"{opening} They {verb} what is left. {answers[title]}" for title, opening, verb in parts}
+    text = "\n\n".join(
+        HEADINGS[style].format(title=title, number=i) + said[title] for i, title in enumerate(titles, start=1)
+    )
+    title = drawn.choice(titles)
+    limit = round(share * COUNTER.count(text))
+    question = f"How many days does it take for {title.lower()}?"
+    shown = fit_documents([text], max_tokens=limit, query=question, counter=COUNTER).text
+    assert answers[title] in shown
+    for one, answer in answers.items():
+        if answer in shown:
+            above = shown[: shown.index(answer)]
+            assert max(titles, key=above.rfind) == one
+
+
+@draws(cases=1)
+@given(
+    lead=st.sampled_from(("A: ", "")),
+    asked=st.integers(0, 4),
+    count=st.integers(1, 3),
+    share=st.floats(0.2, 0.9),
+)
+def test_the_rest_of_an_answer_stays_behind_its_beginning(
+    lead: str, asked: int, count: int, share: float
+) -> None:
+    """An answer goes on with what its first sentence says."""
+    topics = "files messages invoices backups reports".split()
+    beginnings = {
+        topic: f"{lead}They stay for {20 + i} days with the owner." for i, topic in enumerate(topics)
+    }
+    rests = {
+        topic: [
+            f"After that {way} {30 + i}." for way in ("the rule is", "an admin sees", "the limit is")[:count]
+        ]
+        for i, topic in enumerate(topics)
+    }
+    text = "Help\n\n" + "\n\n".join(
+        f"{'Q: ' if lead else ''}What happens to the {topic} of a member who leaves?\n"
+        + " ".join([beginnings[topic], *rests[topic]])
+        for topic in topics
+    )
+    question = f"A colleague has left, where are her {topics[asked]}, and what is after that?"
+    limit = round(share * COUNTER.count(text))
+    shown = fit_documents([text], max_tokens=limit, query=question, counter=COUNTER).text
+    for topic in topics:
+        if any(rest in shown for rest in rests[topic]):
+            assert beginnings[topic] in shown
