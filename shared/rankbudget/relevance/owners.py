@@ -58,6 +58,8 @@ def owners_of(pieces: Sequence[str]) -> list[int]:
         >>> owners_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n"))
         [-1, 0, -1, 2]
     """
+    if not any(map(ends_line, pieces)):  # one line has no headings, and nothing is indented
+        return _of_records(pieces, set(), [NONE] * len(pieces))
     rules = rules_of(pieces)
     headings = _headings_at(pieces, rules)
     outline = _outline(pieces, rules, headings)
