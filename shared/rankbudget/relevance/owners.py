@@ -85,9 +85,9 @@ def _of_records(pieces: Sequence[str], rules: Container[int], outline: Sequence[
 def _add_headings(
     pieces: Sequence[str], owners: list[int], outline: Sequence[int], headings: Container[int]
 ) -> None:
-    """Gives each piece without an owner its heading, where several headings have text."""
-    under = {i: own for i, own in enumerate(outline) if own in headings}
-    if len({own for i, own in under.items() if i not in headings and pieces[i].strip()}) > 1:
+    """Gives each piece without an owner its nearest heading, where several headings have text."""
+    under = {i: own for i, own in enumerate(outline) if own in headings and i not in headings}
+    if len({own for i, own in under.items() if pieces[i].strip()}) > 1:
         for i, own in under.items():
             owners[i] = own if owners[i] == NONE else owners[i]
 
