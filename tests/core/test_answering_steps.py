@@ -17,7 +17,7 @@ from rankbudget.testing import check_laws
 from tests.drawing import draws
 
 COUNTER = counter_for("o200k_base")
-FIRST, LAST = ("Mia", "Amir", "Greta", "Tomas"), ("Holm", "Berg", "Sauer", "Ivanov")
+FIRST, LAST = ("Mia", "Petra", "Amir", "Greta", "Tomas"), ("Holm", "Berg", "Sauer", "Ivanov")
 QUESTIONS = {
     "log": "Why did the payment gateway fail for customer Lund?",
     "lines": "What happened to the payment gateway of Lund?",

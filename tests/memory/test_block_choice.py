@@ -73,16 +73,19 @@ def shown(host: Callable[..., Memory], store: MemoryStore, question: str, limit:
     return [found[1] for line in lines if (found := SHOWN.fullmatch(line.strip()))]
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("embed", [by_topic, False], ids=["by meaning", "by words"])
-@draws(asynchronous=True, cases=4)
-@given(
+asked_of = given(
     memories=MEMORIES,
     topic=st.sampled_from(TOPICS),
     number=st.integers(1, 30),
     limit=st.integers(80, 700),
     least=st.sampled_from([0.0, 0.5]),
 )
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("embed", [by_topic, False], ids=["by meaning", "by words"])
+@draws(asynchronous=True, cases=4)
+@asked_of
 def test_a_block_shows_what_fit_keeps(
     host: str, embed: Any, memories: list[Any], topic: str, number: int, limit: int, least: float
 ) -> None:
@@ -121,13 +124,7 @@ def in_a_trimmer(found: Any, question: str, limit: int) -> Any:
 @pytest.mark.parametrize("slot", [in_a_template, in_a_trimmer])
 @pytest.mark.parametrize("embed", [by_topic, False], ids=["by meaning", "by words"])
 @draws(cases=8)
-@given(
-    memories=MEMORIES,
-    topic=st.sampled_from(TOPICS),
-    number=st.integers(1, 30),
-    limit=st.integers(80, 700),
-    least=st.sampled_from([0.0, 0.5]),
-)
+@asked_of
 def test_a_slot_shows_what_fit_keeps(
     slot: Any, embed: Any, memories: list[Any], topic: str, number: int, limit: int, least: float
 ) -> None:

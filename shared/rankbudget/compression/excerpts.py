@@ -14,12 +14,13 @@ from ..relevance.outline import headings_of
 from ..relevance.owners import NONE, named_first, owners_of
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
-from ..relevance.words import raw_words, stem
+from ..relevance.words import NAMING, raw_words, stem
 from .importance import (
     Ranked,
     Words,
     by_importance,
     inner_first,
+    ranked_by_held,
     ranked_by_words,
     says_half,
     troubles,
@@ -42,8 +43,6 @@ _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
 _STOPPED = re.compile(r"[.!?…。！？,;:|>][\s\"'”»)\]]*\Z|\n\Z")
 """Ends of sentences, lines and items; a long line without these is parted after so many characters."""
-_CODED = re.compile(r"[\d_@#]|\w[.:/]\w")
-"""What tells a number, a path or an address from words: it names one thing, where a heading may not."""
 _KEY_WORDS = 2
 """Words at the start of a line that may be the name of its field."""
 _PREFIX = 2
@@ -73,28 +72,27 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
         return None  # one word of the question in it is no reason to lose its start and its end
     others = _others_question(asking, text) or asked
     asks = _places_of(asking, pieces)
-    ranked = _ranked(pieces, asks, others, asked)
+    ranked, held = _ranked(pieces, asks, others, asked)
     first, last = _run(pieces, ranked[0][0]) if ranked[0] else (0, 0)
     if last - first > 1:
         pieces[first:last] = ["".join(pieces[first:last])]
         asks = _places_of(asking, pieces)
-        ranked = _ranked(pieces, asks, others, asked)
+        ranked, held = _ranked(pieces, asks, others, asked)
     near, some, _ = ranked
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if not is_list and not near and not some and not (of_lines and any(troubles(pieces))):
         return None
-    return _maker(pieces, asks, ranked, others, asked, kind)
+    return _maker(pieces, asks, ranked, held, asked, kind)
 
 
 def _maker(
-    pieces: list[str], asks: Sequence[int], ranked: Ranked, others: Words, asked: Words, kind: str
+    pieces: list[str], asks: Sequence[int], ranked: Ranked, held: Sequence[Words], asked: Words, kind: str
 ) -> Excerpt:
     """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
     told, owners = _without(pieces, asks), owners_of(pieces)
-    text, record_at = told if others == asked else pieces, records_of(pieces)
-    record = _of_records(text, owners, others, ranked)
+    record, record_at = _of_records(pieces, owners, held, ranked), records_of(pieces)
     known = {own for i in record for own in _above(owners, i)}
-    record = list(dict.fromkeys([*_of_sections(pieces, record_at, ranked, others, known), *record]))
+    record = list(dict.fromkeys([*_of_sections(pieces, record_at, ranked, held, known), *record]))
     order = [*record, *by_importance(told, asked, ends_first=2, record=record_at, ranked=ranked)]
     changes = {i: added for i, added in _changes(pieces).items() if i not in asks}
     order = [*chain.from_iterable([i, changes.get(i, i)][::-1] for i in order), *asks]
@@ -109,12 +107,19 @@ def _maker(
     return partial(_pick, pieces, list(dict.fromkeys(order)), named, best, owned, kind=kind)
 
 
-def _ranked(pieces: Sequence[str], asks: Sequence[int], others: Words, asked: Words) -> Ranked:
-    """Returns what `ranked_by_words` says of a text, first for what others ask than the text itself."""
-    second = ranked_by_words(_without(pieces, asks), asked)
-    first = second if others == asked else ranked_by_words(pieces, others)
+def _ranked(
+    pieces: Sequence[str], asks: Sequence[int], others: Words, asked: Words
+) -> tuple[Ranked, list[Words]]:
+    """Returns what `ranked_by_words` says of a text, first for what others ask than the text itself.
+
+    And which words of that each piece has.
+    """
+    told = _without(pieces, asks)
+    held = words_in_each(told if others == asked else pieces, others)
+    first = ranked_by_held(held)
+    second = first if others == asked else ranked_by_words(told, asked)
     near, some, telling = (list(dict.fromkeys([*a, *b])) for a, b in zip(first, second, strict=True))
-    return near, [i for i in some if i not in near], telling
+    return (near, [i for i in some if i not in near], telling), held
 
 
 def _others_question(asking: str, text: str) -> Words:
@@ -125,14 +130,15 @@ def _others_question(asking: str, text: str) -> Words:
     return words_of("\n".join(others))
 
 
-def _of_records(text: Sequence[str], owners: Sequence[int], asked: Words, ranked: Ranked) -> list[int]:
+def _of_records(
+    pieces: Sequence[str], owners: Sequence[int], held: Sequence[Words], ranked: Ranked
+) -> list[int]:
     """Returns the pieces of the records that are asked for: what says it, then those beside it.
 
     Of records that say about as much, those that are named above their lines come first.
     """
-    held = words_in_each(text, asked) if any(own != NONE for own in owners) else []
     holders: dict[str, list[int]] = {}
-    for i, words in enumerate(held):
+    for i, words in enumerate(held if any(own != NONE for own in owners) else ()):
         for word in sorted(set(map(stem, words))):  # "decided" and its stem are one word
             holders.setdefault(word, []).append(i)
     named = {record[0]: record for record in named_first(owners, holders)}
@@ -141,11 +147,11 @@ def _of_records(text: Sequence[str], owners: Sequence[int], asked: Words, ranked
         whole.setdefault([i for i in (own, *_above(owners, own)) if i in named][-1], []).extend(record)
     rank = {i: n for n, i in enumerate([*ranked[0], *ranked[1]])}
     order = sorted(whole, key=lambda own: own not in ranked[0])
-    return [i for own in order for i in _saying_first(whole[own], rank, text, held)]
+    return [i for own in order for i in _saying_first(whole[own], rank, pieces, held)]
 
 
 def _saying_first(
-    record: Sequence[int], rank: Mapping[int, int], text: Sequence[str], held: Sequence[Words]
+    record: Sequence[int], rank: Mapping[int, int], pieces: Sequence[str], held: Sequence[Words]
 ) -> list[int]:
     """Returns the pieces of a record, first those that say all that is asked of it.
 
@@ -153,7 +159,7 @@ def _saying_first(
     """
 
     def worth(i: int) -> tuple[bool, bool, int]:
-        start = raw_words(text[i][:_SHORT])[:_KEY_WORDS]
+        start = raw_words(pieces[i][:_SHORT])[:_KEY_WORDS]
         return i not in rank, held[i].isdisjoint([*start, *map(stem, start)]), rank.get(i, i)
 
     first, rest, told = list[int](), list[int](), set[str]()
@@ -167,7 +173,7 @@ def _of_sections(
     pieces: Sequence[str],
     record: Callable[[int], list[int]],
     ranked: Ranked,
-    asked: Words,
+    held: Sequence[Words],
     known: Container[int],
 ) -> list[int]:
     """Returns sections whose headings are asked for and not known, behind lines with a key asked for."""
@@ -179,9 +185,8 @@ def _of_sections(
         for i in telling
         if i in starts and i not in known
     }
-    coded = frozenset(filter(_CODED.search, asked)) if sections else frozenset()
-    held = words_in_each([pieces[i] for i in telling], coded)
-    return [*(i for i, words in zip(telling, held, strict=True) if words), *inner_first(sections)]
+    coded = [i for i in telling if any(map(NAMING.search, held[i]))] if sections else []
+    return [*coded, *inner_first(sections)]
 
 
 def _changes(pieces: Sequence[str]) -> dict[int, int]:

@@ -93,11 +93,13 @@ def ranked_by_words(items: Sequence[Any], asked: Words) -> Ranked:
     Those are the best one and each with a rare word that none before it says: the head of a table may say
     more words of the question than the row with the number.
     """
-    if not asked:
-        return [], [], []
-    held = words_in_each(items, asked)
+    return ranked_by_held(words_in_each(items, asked)) if asked else ([], [], [])
+
+
+def ranked_by_held(held: Sequence[Words]) -> Ranked:
+    """Returns the same, given which of the words each item has."""
     times = Counter(chain.from_iterable(held))
-    few = max(1, len(items) // _FEW)
+    few = max(1, len(held) // _FEW)
     # Rounded once: the order in which a set holds its words differs from one process to the next.
     hits = [math.fsum([1 / times[word] for word in words]) for words in held]
     best = max(hits, default=0.0)

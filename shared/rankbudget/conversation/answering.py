@@ -10,6 +10,7 @@ from typing import Any
 
 from ..compression.importance import Words, words_in_each, words_of
 from ..compression.json_values import parse
+from ..relevance.question import COURTESY
 
 MOST = 0.6
 """Share of what is asked, by the weight of its words, above which a step may answer it."""
@@ -21,18 +22,19 @@ FEW = 3
 """Where more steps say as much, none of them stands out."""
 
 
-def answering(query: str, steps: Sequence[Sequence[str]]) -> list[int]:
+def answering(query: str, steps: Sequence[Sequence[str]], count: int = 0) -> list[int]:
     """Returns which steps, given by their texts, say most of what is asked; the best first, `FEW` at most.
 
     Where many have its words, those count that have them in one record: a line, or an item of a JSON list.
+    `count` is how many steps there are with those that have no word of it.
 
     Example:
         >>> others = [["Berg was served"], ["Holm was served"], ["Lind was served"], ["Berg has paid"]]
         >>> answering("Why was Lund not served?", [*others, ["Lund was not served: no stock"]])
         [4]
     """
-    asked = words_of(query)
-    said = _shares(asked, ["\n".join(texts) for texts in steps])
+    asked = words_of(query).difference(COURTESY)
+    said = _shares(asked, ["\n".join(texts) for texts in steps], count)
     found = [n for n, share in enumerate(said) if share > MOST]
     records = [(n, record) for n in found for text in steps[n] for record in _records(text)]
     best = dict.fromkeys(found, 0.0)
@@ -43,12 +45,13 @@ def answering(query: str, steps: Sequence[Sequence[str]]) -> list[int]:
     return found if len(found) <= FEW else []
 
 
-def _shares(asked: Words, items: Sequence[Any]) -> list[float]:
+def _shares(asked: Words, items: Sequence[Any], count: int = 0) -> list[float]:
     """Returns which share of what is asked each item says; words that few items have weigh more."""
+    count = max(count, len(items))
     held = words_in_each(items, asked)
     times = Counter(chain.from_iterable(held))
-    weights = {word: math.log(1 + len(items) / n) for word, n in times.items()}
-    unsaid = UNSAID * math.log(1 + len(items)) * (len(asked) - len(times))
+    weights = {word: math.log(1 + count / n) for word, n in times.items()}
+    unsaid = UNSAID * math.log(1 + count) * (len(asked) - len(times))
     total = math.fsum([*weights.values(), unsaid])
     return [math.fsum([weights[word] for word in words]) / total if words else 0.0 for words in held]
 

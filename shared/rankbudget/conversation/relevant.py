@@ -53,15 +53,16 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
     units, questions = units_of(turns)
     query, answers = timeline.thread.query or "", list[int]()
     # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
-    others, segments = _others(timeline, units, stay) if is_asked(query) else ([], [])
-    if others and not timeline.pending_step(turns[0]):
+    if is_asked(query):
+        others, segments = _others(timeline, units, stay)
         named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
-        if max(named.values(), default=0) > NAMED:
+        if not timeline.pending_step(turns[0]) and max(named.values(), default=0) > NAMED:
             answers = [n for n in _order(query, segments, others) if named[n] > NAMED][:1]
-    if not answers:
-        texts = [list(map(timeline.text, units[n].positions())) for n in others]
-        found = [others[n] for n in answering(query, texts)]
-        answers = [n for n in found if units[n].stop - units[n].start > 1]
+        if not answers:
+            near = [n for n in others if named[n]]
+            texts = [list(map(timeline.text, units[n].positions())) for n in near]
+            found = [near[n] for n in answering(query, texts, len(others))]
+            answers = [n for n in found if units[n].stop - units[n].start > 1]
     return keep_steps(timeline, turns, stay, room - timeline.cost(stay), _links(answers, questions))
 
 

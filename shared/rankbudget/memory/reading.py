@@ -121,11 +121,11 @@ class ThreadMessages(StoredMessages):
 
     def places(self, ids: Iterable[str]) -> dict[str, int]:
         """Returns the place of each message that has one of these `ids`; reads only their rows."""
-        wanted = list(ids)
+        wanted = dict.fromkeys(ids)
         if self._whole is not None:
             return {name: row.place for row in self._whole if (name := _id_of(row)) in wanted}
         with self._reading() as connection:
-            known = rows_named(connection, self._head, wanted)
+            known = rows_named(connection, self._head, list(wanted))
         return {name: row.place for name, row in known.items() if row.place < len(self)}
 
     # ---- a sequence ------------------------------------------------------------------------------

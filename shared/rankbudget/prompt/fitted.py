@@ -182,16 +182,15 @@ def verify(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitte
         BudgetExceededError: it is too large in its final form, and nothing can be given up any more.
     """
     largest, room = 0, prices.room
-    may_join = (
-        inputs.timeline is not None and not inputs.measure.additive
-    )  # then less was counted than summed
+    # A template that joins messages may make less of them than their sum.
+    may_join = inputs.timeline is not None and not inputs.measure.additive
     for gave_up in range(_ROUNDS):
         rendered = _render(request, inputs, fitted)
         largest = _largest(request, rendered)
         over = largest - prices.limit
         if over <= 0:
-            has_more = gave_up or may_join
-            return _with_more(request, inputs, prices, rendered, -over) if has_more else rendered
+            is_refilled = gave_up or may_join
+            return _with_more(request, inputs, prices, rendered, -over) if is_refilled else rendered
         room = min(room, _used(inputs, fitted)) - over
         shared = (yield from _shared_again(request, inputs, prices, room)) if gave_up < _SHARED else None
         if shared is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import index
+from os import PathLike
 from typing import SupportsIndex
 
 from .._drivers import Steps, drive
@@ -131,7 +132,7 @@ def plain_budget(tokens: object) -> TokenBudget:
     """
     if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or index(tokens) < 1:
         msg = f"budget must be a TokenBudget or a number of prompt tokens, 1 or more (got {tokens!r})"
-        msg += ". TokenBudget.from_file reads a file."
+        msg += ". TokenBudget.from_file reads a file." if isinstance(tokens, (str, PathLike)) else ""
         raise BudgetConfigError(msg)
     return budget_of(index(tokens))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .question import COURTESY
+from .question import ASKS, COURTESY, asks
 from .sentences import split_sentences
 from .words import content_terms
 
 _FIRST, _LAST = 3, 6
 """Sentences at the start and at the end of a text among which its question may be."""
-_ASKS = ("?", "？", "؟")
-_MARKS = (*_ASKS, *".!:…。！")
+_MARKS = (*ASKS, *".!:…。！")
 _LONGEST = 300
 """Characters of a sentence that may ask for something; a longer one is pasted."""
 _PASTE, _PASTED = 120, 3
@@ -32,7 +31,7 @@ def own_questions(text: str) -> list[str]:
     sentences = _near_ends(text)
     closed = [one.endswith("\n") or one.rstrip().endswith(_MARKS) for one in sentences]
     last = len(sentences) - 1
-    asking = [i for i in range(max(0, last - _LAST), last) if _asks(sentences[i])]
+    asking = [i for i in range(max(0, last - _LAST), last) if asks(sentences[i])]
     places = [0] if closed[0] else []
     places += [*asking[-1:], last] if last and closed[last - 1] else asking[-1:]
     return [sentences[i] for i in places if len(sentences[i]) <= _LONGEST]
@@ -40,7 +39,7 @@ def own_questions(text: str) -> list[str]:
 
 def is_asked(query: str) -> bool:
     """Returns whether most of a text asks, as "Yes, please book it. How long is it?" does not."""
-    return 2 * sum([len(one) for one in split_sentences(query) if _asks(one)]) > len(query)
+    return 2 * sum([len(one) for one in split_sentences(query) if asks(one)]) > len(query)
 
 
 def queries_of(query: str) -> tuple[str, ...]:
@@ -63,7 +62,7 @@ def _asked_with_a_mark(query: str) -> str:
     """Returns the sentences with a question mark near the ends of a text."""
     sentences = _near_ends(query)
     near_ends = {*sentences[:_FIRST], *sentences[-_LAST:]}
-    asked = [one.strip() for one in dict.fromkeys(sentences) if one in near_ends and _asks(one)]
+    asked = [one.strip() for one in dict.fromkeys(sentences) if one in near_ends and asks(one)]
     return " ".join(one for one in asked if len(one) <= _LONGEST)
 
 
@@ -100,7 +99,3 @@ def rated_for(query: str, rate: Callable[[str], list[float]]) -> list[float]:
     """Returns the mean of the ratings for each of `queries_of`."""
     rows = [rate(asked) for asked in queries_of(query)]
     return rows[0] if len(rows) == 1 else [sum(ratings) / len(rows) for ratings in zip(*rows, strict=True)]
-
-
-def _asks(sentence: str) -> bool:
-    return sentence.rstrip().endswith(_ASKS)

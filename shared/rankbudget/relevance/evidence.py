@@ -23,7 +23,7 @@ from .question import plain_question
 from .records import Marks, marks_of
 from .sentences import parts_of
 from .stopwords import STOP_WORDS
-from .words import content_terms, keys_in, names_one, raw_words, stem
+from .words import NAMING, content_terms, keys_in, names_one, raw_words, stem
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -49,8 +49,6 @@ Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
 KEYED_ONE_IN = 10
 """Five sentences may have a key that comes before all else, where they are no more than one in ten."""
-_NAMING = re.compile(r"[\d_@#]|\w\w[.:]\w\w")
-"""What tells a key from words that are written with a hyphen or a slash."""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
@@ -196,7 +194,7 @@ def _lift_keyed(
 ) -> None:
     """Adds to the ranks of sentences with a key of the question that few others have, by its weight."""
     few = max(1, len(texts) // ONE_IN, min(SEVERAL, len(texts) // KEYED_ONE_IN))
-    for key in filter(_NAMING.search, dict.fromkeys(keys_in(query))):
+    for key in filter(NAMING.search, dict.fromkeys(keys_in(query))):
         weight, places = held.get(key, (0.0, {}))
         for j in places if len({texts[j] for j in places}) <= few else ():
             ranks[j] = max(1.0, ranks[j]) + weight

@@ -11,6 +11,7 @@ from itertools import chain, takewhile
 import regex
 
 from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of
+from .question import asks
 from .words import raw_words
 
 NONE = -1
@@ -35,7 +36,6 @@ _LIST = re.compile(r"\A\s*\[\r?\n(?=\s*[\[{])")
 """The bracket above the first record of a list: the others are not below that one."""
 _ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
-_ASKS = ("?", "？", "؟")
 _FEWEST = 4
 """Pieces of two records."""
 _NEAR = 8
@@ -98,7 +98,7 @@ def _add_answers(pieces: Sequence[str], owners: list[int]) -> None:
     for i, own in enumerate(owners):
         if not i or ends_line(pieces[i - 1]):
             first = i
-        elif own != NONE and own == owners[first] and pieces[own].rstrip().endswith(_ASKS):
+        elif own != NONE and own == owners[first] and asks(pieces[own]):
             owners[i] = first
 
 

@@ -9,6 +9,7 @@ from .embedding import common_words
 from .stopwords import STOP_WORDS
 from .words import fold, raw_words, stem
 
+ASKS = ("?", "？", "؟")
 COURTESY = STOP_WORDS | frozenset(
     """advance also anyone anybody appreciate ask asking bother curious dear excuse explain give glad good
     grateful hello help hey hi hoping kind kindly know let like lot love many maybe much need no please
@@ -20,6 +21,11 @@ _THANKS = re.compile(r"\b(thanks|thank you)\b[^.!?]{0,40}[.!]*\s*$", re.IGNORECA
 _WORD = re.compile(r"[^\W\d_]{4,}")
 LONG = 1_000
 """Characters of a question above which it is read as it is: a slip of many words costs little."""
+
+
+def asks(sentence: str) -> bool:
+    """Returns whether a sentence ends with a question mark."""
+    return sentence.rstrip().endswith(ASKS)
 
 
 def plain_question(query: str, texts: tuple[str, ...]) -> str:

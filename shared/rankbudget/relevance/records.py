@@ -13,6 +13,7 @@ from .corpus import BoundedCache, TermIndex
 from .long_lines import SHORT, depths_of, is_keyed_list, is_table
 from .outline import Heading, above, ends_line, headings_of, is_gap, ruled_tables
 from .owners import NONE, named_first
+from .question import asks
 from .troubles import traces_in
 from .words import content_terms, keys_in, names_one, numbered, without_counts
 
@@ -23,7 +24,6 @@ _FARTHEST = 60
 _RULE = re.compile(r"\s*(?:-\[|([-=*_#~])\1{2,})")
 """What stands between records: "---", "-[ RECORD 3 ]", "*** 3. row ***"."""
 _OPENING = re.compile(r"\A\s*[\[{(]\r?\n")
-_ASKS = ("?", "？", "؟")
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
 _NEARLY = 0.8
@@ -165,7 +165,7 @@ def _paragraph(pieces: Sequence[str], i: int) -> range:
         stop += 1
     if stop - start >= _LONGEST:
         return _between_rules(pieces, i)
-    if pieces[stop - 1].rstrip().endswith(_ASKS):
+    if asks(pieces[stop - 1]):
         following = next((j for j in range(stop, len(pieces)) if pieces[j].strip()), None)
         stop = stop if following is None else _paragraph_end(pieces, following)
     return range(start, stop)
@@ -270,16 +270,14 @@ def _rate_records(
     layout, left, seen = _LAYOUTS.get(pieces, _Layout), list(asked), set(asked)
     for j in left:
         below = _below(layout, j, len(pieces))
-        inner = _named_in(below, [places for places in rare if not _within(places, j, j + 1)])
+        inner = _named_in(below, [places for places in rare if not _has(places, j, j + 1)])
         best = min(row[j], max([row[k] for k in inner], default=row[j]))
         inner.sort(key=lambda k: -row[k])
         for n, k in enumerate(inner):
             row[k] = max(row[k], best - _STEP * n)
         behind = _MOST_ABOVE + 2 * _LONGEST if inner else 0  # as many as the longest record has
-        elsewhere = [
-            not (_within(places, j, j + 1) or _within(places, below.start, below.stop)) for places in held
-        ]
-        if not below or sum(elsewhere) < _ELSEWHERE * len(held):
+        here = [_has(places, j, j + 1) or _has(places, below.start, below.stop) for places in held if below]
+        if here.count(False) < _ELSEWHERE * len(held):
             for step, k in enumerate(_record_of(pieces, layout, j)):
                 row[k] = max(row[k], best - _STEP * (behind + step))
         left += [k for k in inner if k not in seen]
@@ -304,6 +302,11 @@ def _named_in(part: range, rare: Sequence[Sequence[int]]) -> list[int]:
 def _within(places: Sequence[int], start: int, stop: int) -> Sequence[int]:
     """Returns those of some places, in order, that are between two others."""
     return places[bisect_left(places, start) : bisect_left(places, stop)]
+
+
+def _has(places: Sequence[int], start: int, stop: int) -> bool:
+    """Returns whether some places, in order, have one that is between two others."""
+    return bisect_left(places, start) < bisect_left(places, stop)
 
 
 def _lift(ratings: list[float], first: Sequence[int], owners: Sequence[int]) -> None:

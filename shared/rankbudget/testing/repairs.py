@@ -51,7 +51,7 @@ def part(message: Any, codec: Codec | None = None) -> str:
 
 
 def says_nothing(message: Any, codec: Codec | None = None) -> bool:
-    """Returns whether a message has no calls, no results, only blanks and thinking; a tool message is its result.
+    """Returns whether a message but a result has no calls, no results, only blanks and thinking.
 
     Example:
         >>> [says_nothing({"role": role, "content": " "}) for role in ("assistant", "user")]
