@@ -10,7 +10,7 @@ from typing import Any
 
 from ..compression.importance import Words, words_in_each, words_of
 from ..compression.json_values import parse
-from ..relevance.question import COURTESY
+from ..relevance.words import stem
 
 MOST = 0.6
 """Share of what is asked, by the weight of its words, above which a step may answer it."""
@@ -18,6 +18,8 @@ UNSAID = 0.5
 """Part of the weight of the rarest words that a word which no step has counts: it may be said otherwise."""
 NEARLY = 0.8
 """Steps count whose best record says so much of what the best one says."""
+_AMOUNT = frozenset(["much", "many", stem("many")])
+"""What asks for a number is no word of the answer."""
 FEW = 3
 """Where more steps say as much, none of them stands out."""
 
@@ -33,7 +35,7 @@ def answering(query: str, steps: Sequence[Sequence[str]], count: int = 0) -> lis
         >>> answering("Why was Lund not served?", [*others, ["Lund was not served: no stock"]])
         [4]
     """
-    asked = words_of(query).difference(COURTESY)
+    asked = words_of(query) - _AMOUNT
     said = _shares(asked, ["\n".join(texts) for texts in steps], count)
     found = [n for n, share in enumerate(said) if share > MOST]
     records = [(n, record) for n in found for text in steps[n] for record in _records(text)]
