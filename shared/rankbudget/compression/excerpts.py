@@ -10,7 +10,7 @@ from itertools import chain
 from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
-from ..relevance.outline import headings_of
+from ..relevance.outline import above, headings_of
 from ..relevance.owners import NONE, named_first, owners_of
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
@@ -176,9 +176,14 @@ def _of_sections(
     held: Sequence[Words],
     known: Container[int],
 ) -> list[int]:
-    """Returns sections whose headings are asked for and not known, behind lines with a key asked for."""
+    """Returns sections whose headings are asked for and not known, behind lines with a key asked for.
+
+    A title says less than the section below it that is known.
+    """
     near, some, telling = ranked
-    starts = {heading.start for heading in headings_of(pieces)} if telling else set[int]()
+    headings = headings_of(pieces) if telling else []
+    outer = {title.start for i in telling if i in known for title in above(headings, i)}
+    starts = {heading.start for heading in headings} - outer
     rank = {i: n for n, i in enumerate([*near, *some])}
     sections = {
         i: [i, *sorted(record(i)[1:], key=lambda j: rank.get(j, len(rank)))]
