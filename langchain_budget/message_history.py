@@ -52,6 +52,9 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
 
     _own = ("history", "_session")
     _question: str | None = None  # what surely follows, whatever is read
+    _for_one_run = False
+    _read: Sequence[BaseMessage] | None = None
+    """What a run was told: at its end it leaves as many messages out of what it adds as it is told then."""
 
     @checked
     def __init__(
@@ -86,6 +89,9 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     ) -> Callable[..., BudgetMessageHistory]:
         """Returns a factory whose histories are fitted when read; its `.forget(..)` forgets one.
 
+        Each of them is for one run: what it told first it tells until something is added through it, whatever
+        others add to the conversation meanwhile.
+
         Args:
             get_session_history: makes the history that stores a conversation, or returns a thread of a
                 `HistoryStore`.
@@ -101,6 +107,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         @functools.wraps(get_session_history)
         def make(*args: Any, **kwargs: Any) -> BudgetMessageHistory:
             made = copy.copy(first)
+            made._for_one_run = True  # noqa: SLF001 - its own kind
             made.history = _as_history(get_session_history(*args, **kwargs))
             check_values({"what get_session_history returns": made.history})
             new_session = made._limits.session  # noqa: SLF001 - its own kind
@@ -124,10 +131,15 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as its docs allow
         """Copies of the stored messages that fit."""
-        return [CODEC.copy(message) for message in self.fit(self._question).messages]
+        return self._copied(self.fit(self._question).messages if self._read is None else self._read)
 
     async def aget_messages(self) -> list[BaseMessage]:
-        return [CODEC.copy(message) for message in (await self.afit(self._question)).messages]
+        found = (await self.afit(self._question)).messages if self._read is None else self._read
+        return self._copied(found)
+
+    def _copied(self, found: Sequence[BaseMessage]) -> list[BaseMessage]:
+        self._read = found if self._for_one_run else None
+        return list(map(CODEC.copy, found))
 
     @blocking
     def fit(self, question: str | None = None) -> Steps[FitResult]:
@@ -158,16 +170,20 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
 
     # ---- written: whole ----------------------------------------------------------------------------------
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        self._read = None
         self.history.add_messages(_readable(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        self._read = None
         await self.history.aadd_messages(_readable(messages))
 
     def clear(self) -> None:
+        self._read = None
         self.history.clear()
         self._session.forget()
 
     async def aclear(self) -> None:
+        self._read = None
         await self.history.aclear()
         self._session.forget()
 

@@ -139,5 +139,6 @@ class BudgetFunctionAgent(FunctionAgent):
         prompt = [ChatMessage(role="system", content=self.system_prompt)] if self.system_prompt else []
         asked = any(CODEC.role(m) == "user" for m in messages)  # a stock memory may have dropped the question
         talk = messages if asked else list(_stored.get())
-        llm = budget_model(self.llm, self.budget, counter=self.counter)
+        told = getattr(self.llm, "request_on_report", None)
+        llm = budget_model(self.llm, self.budget, counter=self.counter, on_report=told)
         return await generate_structured_response([*prompt, *talk], llm, self._structure)

@@ -245,9 +245,9 @@ def test_a_short_history_is_warned_about_only_where_something_was_dropped():
     assert lost in warned("history", 99, [dropped("m0"), decision("m1", after=99)])
     assert warned("history", 99, [decision("m1", after=99)]) == ()
     assert lost not in warned("history", 100, [dropped("m0"), decision("m1", after=100)])
-    assert lost not in warned(
-        "history", 99, [dropped("m0", reason="orphan_result"), decision("m1", after=99)]
-    )
+    for reason in ("orphan_result", "empty_message"):
+        broken = dropped("m0", reason=reason)
+        assert lost not in warned("history", 99, [broken, decision("m1", after=99)])
 
 
 @draws()

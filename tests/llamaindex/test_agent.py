@@ -195,11 +195,12 @@ async def test_structured_output_is_asked_for_with_a_request_that_fits(in_workfl
     llm = _llm(
         [say("assistant", "the last answer"), ChatMessage(role="assistant", blocks=wanted)], window=1000
     )
+    reports = list[BudgetReport]()
     agent = BudgetFunctionAgent(
         name="finder",
         description="Finds.",
         tools=[],
-        llm=llm,
+        llm=budget_model(llm, on_report=reports.append),
         system_prompt="Find it.",
         output_cls=_Answer,
         streaming=False,
@@ -210,6 +211,7 @@ async def test_structured_output_is_asked_for_with_a_request_that_fits(in_workfl
     assert answer.structured_response == {"facts": ["tea"]}
     assert len(llm.requests) == 2
     assert llm.requests[1][1]
+    assert {llm.sizes()[0], llm.sizes()[1]} <= {report.total_tokens for report in reports}
     assert max(llm.sizes()) <= 1000 - REPLY
     assert any("the last answer" in str(m.content) for m in llm.requests[1][0])
 

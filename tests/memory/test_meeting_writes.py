@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from sqlalchemy import event
 
-from langchain_budget import StoredMessageHistory, StoredThreadMiddleware
+from langchain_budget import BudgetMessageHistory, StoredMessageHistory, StoredThreadMiddleware
 from llamaindex_budget import StoredAsyncChatStore, StoredChatStore
 from rankbudget import Scope
 from rankbudget.memory import HistoryStore
@@ -185,3 +186,44 @@ def test_each_message_is_there_once(histories: HistoryStore, plans: list[list[st
     places = [f"{w}.{s}" for w, plan in enumerate(plans) for s in range(len(plan))]
     expected = [*there, *(place for place, adds in zip(places, adding, strict=True) if adds)]
     assert Counter([*taken, *(text for part in door.state() for text in part)]) == Counter(expected)
+
+
+@draws()
+@given(
+    before=st.integers(0, 12),
+    during=st.integers(0, 3),
+    size=st.integers(1, 60),
+    limit=st.integers(10, 120),
+    in_async=st.booleans(),
+)
+def test_a_run_with_history_stores_its_own_turn_once_whatever_others_write_meanwhile(
+    before: int, during: int, size: int, limit: int, in_async: bool
+) -> None:
+    """LangChain reads the history again at the end of a run, and leaves out of its input what it then has."""
+    store = HistoryStore(":memory:")
+    chats = StoredChatStore(store=store, user="ann")
+
+    def turn(name: str) -> None:
+        chats.add_message("t", ChatMessage(f"{name}? " + "word " * size))
+        chats.add_message("t", ChatMessage(f"{name}.", role="assistant"))
+
+    def model(_: Any) -> AIMessage:
+        for n in range(during):
+            turn(f"meanwhile {n}")
+        return AIMessage("An answer.")
+
+    for n in range(before):
+        turn(f"before {n}")
+    around = BudgetMessageHistory.around(
+        lambda session_id: store.thread(session_id, scope=ANN), max_tokens=limit, counter="o200k_base"
+    )
+    chain = RunnableWithMessageHistory(RunnableLambda(model), around)
+    asked: Any = ([HumanMessage("A question?")], {"configurable": {"session_id": "t"}})
+    if in_async:
+        asyncio.run(chain.ainvoke(*asked))
+    else:
+        chain.invoke(*asked)
+    told = [message["content"] for message in store.thread("t", scope=ANN).messages()]
+    store.close()
+    assert told[-2:] == ["A question?", "An answer."]
+    assert len(told) == len(set(told)) == 2 * (before + during + 1)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 HEAD = ("block", "rank", "granted", "used", "usage", "kept", "shortened", "dropped")
 HOLDS_AT_ANY_SIZE = frozenset(
     {
-        *("orphan_result", "unanswered_call", "leading_assistant", "out_of_scope", "discarded"),
-        "older_than_last_turns",
+        *("orphan_result", "unanswered_call", "leading_assistant", "empty_message"),
+        *("out_of_scope", "discarded", "older_than_last_turns"),
     }
 )
 """Reasons to drop a piece that more room does not change."""
