@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rankbudget import Scope
+from rankbudget.errors import MessageError
 from rankbudget.memory import HistoryStore, MemoryStore
 from rankbudget.memory.history_tables import messages
 from rankbudget.testing.conformance._agreement import disagreements
@@ -113,3 +116,22 @@ def test_a_deleted_message_is_in_no_row(histories: HistoryStore) -> None:
     assert [message["content"] for message in thread.messages()] == ["fine"]
     assert secrets() == len(other.replaced()) == 1
     assert histories.thread("none", scope=ANN).forget_replaced() == 0
+
+
+def test_a_redaction_does_what_it_says_or_raises(histories: HistoryStore) -> None:
+    """Archived messages are edited by their ids; a message without an id, which would be left out, is refused."""
+    thread = histories.thread("t", scope=ANN)
+    thread.append([{"role": "user", "content": f"secret-{n}"} for n in range(4)])
+    thread.take_oldest(2, archive=True)
+    with pytest.raises(MessageError, match=r"a message to edit must have the id .* \(got none\)"):
+        thread.edit([{**message, "content": "[redacted]"} for message in thread.messages()])
+    ids = [*thread._archive().ids(), *thread.ids(), "other"]
+    redacted = [{"role": "user", "content": "[redacted]", "id": name} for name in ids]
+    assert (thread.edit(redacted, archived=True), thread.forget_replaced()) == (4, 4)
+    with histories.database.read() as connection:
+        assert not any("secret" in str(row) for row in connection.execute(messages().select()))
+    assert [message["content"] for message in thread.messages(archived=True)] == ["[redacted]"] * 4
+    thread.append([{"role": "user", "content": "secret-4"}])
+    thread.insert(len(thread), [{**thread.delete(-1), "content": "[redacted]"}])
+    with histories.database.read() as connection:
+        assert not any("secret" in str(row) for row in connection.execute(messages().select()))

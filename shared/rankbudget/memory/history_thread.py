@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..compression.pieces import is_cut
 from ..counting import counter_for
-from ..errors import BudgetConfigError, check_count, check_list, check_place, shown
+from ..errors import BudgetConfigError, MessageError, check_count, check_list, check_place, shown
 from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
@@ -270,18 +270,33 @@ class StoredThread:
             taken = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
             splice(connection, head, at, at, with_own_names(rows, {*taken}))
 
-    def edit(self, given: Iterable[Any]) -> None:
-        """Replaces stored messages by those of the same id; what is not stored, or no longer, is left out.
+    def edit(self, given: Iterable[Any], *, archived: bool = False) -> int:
+        """Replaces messages by those of the same id, and returns how many of these are stored.
 
         The old texts stay stored as `replaced`; to redact a message, call `forget_replaced` as well.
+
+        Args:
+            given: messages with ids; what is not stored, or no longer, is left out.
+            archived: whether messages of its archive are replaced, too.
+
+        Raises:
+            MessageError: a message has no id.
         """
+        check_list("given", given, "messages")
+        edited = list(given)
+        if not all(map(self.form.codec.message_id, edited)):
+            msg = "a message to edit must have the id of a stored one (got none). `ids()` lists them."
+            raise MessageError(msg)
+        count = 0
         with self.store.database.write() as connection:
-            head = locked(connection, self.scope, self.name)
-            self._own(connection, head)
-            for rows in self._in_parts(given):
-                known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
-                edited = [row for row in rows if row["name"] in known]
-                list(unstored(connection, head, edited, partial(is_same, form=self.form)))
+            for head in self._heads(connection, archived=archived, lock=True):
+                self._own(connection, head)
+                for rows in self._in_parts(edited):
+                    known = rows_named(connection, head, [row["name"] for row in rows])
+                    stored = [row for row in rows if row["name"] in known]
+                    list(unstored(connection, head, stored, partial(is_same, form=self.form)))
+                    count += len(stored)
+        return count
 
     def take_oldest(self, count: int, *, archive: bool = False) -> list[Any]:
         """Takes the oldest messages out of the conversation, at most `count`, and returns them.
