@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import llama_index.core
@@ -26,7 +26,7 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 from ._options import check_values
-from .blocks import BudgetMemoryBlock
+from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock
 
 _LOST = "lost:"
 
@@ -50,7 +50,7 @@ def written_block(block: BaseMemoryBlock[Any]) -> dict[str, Any]:
         name: getattr(block, name) for name, default in live.items() if getattr(block, name) is not default
     }
     named = {name: value for name, value in given.items() if isinstance(value, str)}
-    before = [name for name in getattr(block, "_lost", ()) if getattr(block, name) is None]
+    before = [name for name in getattr(block, "_lost", ()) if name not in given]
     lost = [*(name for name in given if name not in named), *before]
     written = {"class": kind.__name__, **block.model_dump(mode="json"), **named}
     if not lost:
@@ -75,6 +75,26 @@ def read_block(data: Mapping[str, Any]) -> BaseMemoryBlock[Any]:
     if isinstance(made, BudgetMemoryBlock):
         made._lost = tuple(lost)  # noqa: SLF001 - not public
     return made
+
+
+def loaded_blocks(written: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBlock[Any]]:
+    """Returns the memory blocks that were written; a warning names what another option replaces."""
+    blocks = list(map(read_block, written))
+    for block in blocks:
+        for option in getattr(block, "_lost", ()):
+            if (instead := getattr(block, option)) is not None:
+                msg = f"memory block {block.name!r} is loaded with {option}={instead!r} instead of its own. "
+                warnings.warn(f"{msg}Pass memory_blocks=.", UserWarning, stacklevel=3)
+    return blocks
+
+
+def take_up(blocks: Sequence[Any], written: Sequence[Mapping[str, Any]]) -> None:
+    """Gives new blocks the summaries that those of their names had, as no message is handed to them again."""
+    known = {data.get("name"): data for data in written}
+    for block in blocks:
+        if isinstance(block, HistorySummaryMemoryBlock) and not (block.text or block.waiting):
+            data = known.get(block.name, {})
+            block.text, block.waiting = data.get("text", ""), list(data.get("waiting", ()))
 
 
 def _tokenizer_named(name: str) -> Any:

@@ -24,7 +24,7 @@ from ._handed import Notes, Rows, beyond
 from ._memory import SessionMemory
 from ._options import named
 from ._render import name_in_plan
-from ._serialize import read_block, read_settings, written_block
+from ._serialize import loaded_blocks, read_settings, take_up, written_block
 from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock, question_of
 
 _SAID = (str, BaseContentBlock, ChatMessage)
@@ -282,8 +282,10 @@ class BudgetMemory(SessionMemory, Memory):
         values = opened(read_settings(data, kwargs))
         messages = [ChatMessage.model_validate(m) for m in values.pop("messages", ())]
         if "memory_blocks" not in kwargs:
-            values["memory_blocks"] = [read_block(block) for block in values.get("memory_blocks", ())]
+            values["memory_blocks"] = loaded_blocks(values.get("memory_blocks", ()))
         memory = cls(**values)
+        if "memory_blocks" in kwargs:
+            take_up(memory.memory_blocks, data.get("memory_blocks", ()))
         if messages and "sql_store" not in kwargs:
             asyncio_run(memory._replace(messages))
         return memory

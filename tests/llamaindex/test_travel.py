@@ -341,3 +341,28 @@ def test_parts_that_share_a_session_still_share_one(leave: Callable[[Any], Any])
     memory.set(CHAT)
     assert len(post.postprocess_nodes(nodes(9, 60), query_str="item?")) < alone
     assert pair[0].get_all() == []
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_a_loaded_memory_keeps_its_summary_whatever_blocks_it_is_given(given: bool) -> None:
+    """What left the conversation is handed to no block again: its summary goes on in the block of its name."""
+
+    def block() -> HistorySummaryMemoryBlock:
+        return HistorySummaryMemoryBlock(summarizer=shorten, max_tokens=300)
+
+    memory = BudgetMemory.from_defaults(token_limit=300, memory_blocks=[block()], chat_store=ListStore())
+    for message in CHAT:
+        await memory.aput(message)
+        await memory.aget()
+    written = memory.memory_blocks[0].text  # type: ignore[attr-defined]  # a summary block
+    assert written
+    with pytest.warns(UserWarning, match="'summary' is written without summarizer="):
+        data = json.loads(json.dumps(memory.to_dict()))
+    if given:
+        again = BudgetMemory.from_dict(data, memory_blocks=[block()], sql_store=ListStore())
+    else:
+        with pytest.warns(UserWarning, match="'summary' is loaded with summarizer='extractive' instead"):
+            again = BudgetMemory.from_dict(data, sql_store=ListStore())
+        with pytest.warns(UserWarning, match="'summary' is written without summarizer="):
+            assert again.to_dict()["memory_blocks"][0]["lost"] == ["summarizer"]
+    assert again.memory_blocks[0].text == written  # type: ignore[attr-defined]  # the same

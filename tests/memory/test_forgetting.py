@@ -127,7 +127,9 @@ def test_a_redaction_does_what_it_says_or_raises(histories: HistoryStore) -> Non
         thread.edit([{**message, "content": "[redacted]"} for message in thread.messages()])
     ids = [*thread._archive().ids(), *thread.ids(), "other"]
     redacted = [{"role": "user", "content": "[redacted]", "id": name} for name in ids]
-    assert (thread.edit(redacted, archived=True), thread.forget_replaced()) == (4, 4)
+    assert thread.edit(redacted, archived=True) == 4
+    assert [message["content"] for message in thread.replaced()] == [f"secret-{n}" for n in range(4)]
+    assert thread.forget_replaced() == 4
     with histories.database.read() as connection:
         assert not any("secret" in str(row) for row in connection.execute(messages().select()))
     assert [message["content"] for message in thread.messages(archived=True)] == ["[redacted]"] * 4

@@ -338,13 +338,12 @@ class StoredThread:
         return self.form.message(row)
 
     def replaced(self) -> list[Any]:
-        """Returns the messages that others have replaced, in the order in which they were written."""
+        """Returns the messages that others have replaced, those of its archive first, each as written."""
+        rows: list[Any] = []
         with self.store.database.read() as connection:
-            head = found(connection, self.scope, self.name)
-            if head is None:
-                return []
-            old = messages().select().where(_without_place(head)).order_by(messages().c.seq)
-            rows = list(connection.execute(old))
+            for head in self._heads(connection, archived=True):
+                old = messages().select().where(_without_place(head)).order_by(messages().c.seq)
+                rows += connection.execute(old)
         return self._made(rows)
 
     def forget_replaced(self) -> int:
