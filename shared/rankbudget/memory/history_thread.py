@@ -282,20 +282,18 @@ class StoredThread:
         Raises:
             MessageError: a message has no id.
         """
-        check_list("given", given, "messages")
-        edited = list(given)
-        if not all(map(self.form.codec.message_id, edited)):
+        edited = [row for part in self._in_parts(given) for row in part]
+        if not all(row["name"] for row in edited):
             msg = "a message to edit must have the id of a stored one (got none). `ids()` lists them."
             raise MessageError(msg)
         count = 0
         with self.store.database.write() as connection:
             for head in self._heads(connection, archived=archived, lock=True):
                 self._own(connection, head)
-                for rows in self._in_parts(edited):
-                    known = rows_named(connection, head, [row["name"] for row in rows])
-                    stored = [row for row in rows if row["name"] in known]
-                    list(unstored(connection, head, stored, partial(is_same, form=self.form)))
-                    count += len(stored)
+                known = rows_named(connection, head, [row["name"] for row in edited])
+                stored = [row for row in edited if row["name"] in known]
+                list(unstored(connection, head, stored, partial(is_same, form=self.form)))
+                count += len(stored)
         return count
 
     def take_oldest(self, count: int, *, archive: bool = False) -> list[Any]:
