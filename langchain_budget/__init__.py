@@ -30,57 +30,41 @@ if TYPE_CHECKING:
     from .trimmer import BudgetTrimmer
 
 __all__ = [
-    "BudgetChatPromptTemplate",
-    "BudgetContextEdit",
-    "BudgetDocumentCompressor",
-    "BudgetExampleSelector",
-    "BudgetMemory",
-    "BudgetMessageHistory",
-    "BudgetMiddleware",
-    "BudgetRetriever",
-    "BudgetTrimmer",
-    "GraphBackend",
-    "MemoryRetriever",
-    "MemoryVectors",
-    "StoredMessageHistory",
-    "StoredThreadMiddleware",
-    "add_run_metadata",
-    "budget_model",
-    "memory_tools",
-    "pre_model_hook",
-    "trim_messages",
-]
+    "BudgetChatPromptTemplate", "BudgetContextEdit", "BudgetDocumentCompressor",
+    "BudgetExampleSelector", "BudgetMemory", "BudgetMessageHistory", "BudgetMiddleware",
+    "BudgetRetriever", "BudgetTrimmer", "GraphBackend", "MemoryRetriever", "MemoryVectors",
+    "StoredMessageHistory", "StoredThreadMiddleware", "add_run_metadata", "budget_model",
+    "memory_tools", "pre_model_hook", "trim_messages",
+]  # fmt: skip
 
 _HOMES = {
-    "BudgetChatPromptTemplate": "prompt",
-    "BudgetContextEdit": "agents",
-    "BudgetDocumentCompressor": "documents",
-    "BudgetExampleSelector": "examples",
-    "BudgetMemory": "memory",
-    "BudgetMessageHistory": "message_history",
-    "BudgetMiddleware": "middleware",
-    "BudgetRetriever": "documents",
-    "BudgetTrimmer": "trimmer",
-    "GraphBackend": "graph_backend",
-    "MemoryRetriever": "memories",
-    "MemoryVectors": "memory_vectors",
-    "StoredMessageHistory": "stored_history",
-    "StoredThreadMiddleware": "stored_thread",
-    "add_run_metadata": "langsmith",
-    "budget_model": "model",
-    "memory_tools": "memories",
-    "pre_model_hook": "agents",
-    "trim_messages": "trim",
-}
+    "agents": ("BudgetContextEdit", "pre_model_hook"),
+    "documents": ("BudgetDocumentCompressor", "BudgetRetriever"),
+    "examples": ("BudgetExampleSelector",),
+    "graph_backend": ("GraphBackend",),
+    "langsmith": ("add_run_metadata",),
+    "memories": ("MemoryRetriever", "memory_tools"),
+    "memory": ("BudgetMemory",),
+    "memory_vectors": ("MemoryVectors",),
+    "message_history": ("BudgetMessageHistory",),
+    "middleware": ("BudgetMiddleware",),
+    "model": ("budget_model",),
+    "prompt": ("BudgetChatPromptTemplate",),
+    "stored_history": ("StoredMessageHistory",),
+    "stored_thread": ("StoredThreadMiddleware",),
+    "trim": ("trim_messages",),
+    "trimmer": ("BudgetTrimmer",),
+}  # fmt: skip
+_WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Loads a public name on first use."""
-    if name not in _HOMES:
+    if name not in _WHERE:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     require("langchain_core", needed_by=f"{__name__}.{name}")
-    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = globals()[name] = getattr(import_module(f".{_WHERE[name]}", __name__), name)
     return value
 
 

@@ -11,8 +11,6 @@ from rankbudget.adapters import report_figures
 if TYPE_CHECKING:
     from rankbudget import BudgetReport
 
-__all__ = ["add_run_metadata"]
-
 
 def add_run_metadata(report: BudgetReport) -> None:
     """Adds a prompt's figures to the LangSmith run of the chain, agent or graph node that asks the model.

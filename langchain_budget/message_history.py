@@ -76,7 +76,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
         self._session = self._limits.session()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_limits": None, "_session": self._session.learned()}
+        return {**self.__dict__, "_limits": None, "_read": None, "_session": self._session.learned()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         limits = limits_for(**state["_options"])

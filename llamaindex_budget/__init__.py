@@ -58,32 +58,13 @@ _HOMES = {
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "BudgetChatMemoryBuffer",
-    "BudgetEvent",
-    "BudgetFunctionAgent",
-    "BudgetMemory",
-    "BudgetMemoryBlock",
-    "BudgetNodePostprocessor",
-    "BudgetPromptHelper",
-    "HistorySummaryMemoryBlock",
-    "KnowledgeMemoryBlock",
-    "MemoryVectors",
-    "OfflineEmbedding",
-    "ProjectMemoryBlock",
-    "RequestExceededError",
-    "RequestMessageError",
-    "StoredAsyncChatStore",
-    "StoredChatStore",
-    "StoredMemoryBlock",
-    "SystemMemoryBlock",
-    "TaskMemoryBlock",
-    "budget_for",
-    "budget_model",
-    "embedder",
-    "few_shot_function",
-    "summarizer",
-    "use_session",
-]
+    "BudgetChatMemoryBuffer", "BudgetEvent", "BudgetFunctionAgent", "BudgetMemory", "BudgetMemoryBlock",
+    "BudgetNodePostprocessor", "BudgetPromptHelper", "HistorySummaryMemoryBlock",
+    "KnowledgeMemoryBlock", "MemoryVectors", "OfflineEmbedding", "ProjectMemoryBlock",
+    "RequestExceededError", "RequestMessageError", "StoredAsyncChatStore", "StoredChatStore",
+    "StoredMemoryBlock", "SystemMemoryBlock", "TaskMemoryBlock", "budget_for", "budget_model",
+    "embedder", "few_shot_function", "summarizer", "use_session",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

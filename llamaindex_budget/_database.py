@@ -27,8 +27,6 @@ from rankbudget.adapters import with_clear_ids
 from ._codec import CODEC
 from ._handed import Rows
 
-__all__ = ["address_of", "ask", "database_of", "opened", "rows_of"]
-
 _OPENING = threading.Lock()
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _JSON_AS_WRITTEN = ("sqlite", "postgresql")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import llama_index.core
@@ -26,9 +27,11 @@ from rankbudget.errors import BudgetConfigError
 from ._codec import STORED
 from ._counters import tiktoken_name
 from ._options import check_values
-from .blocks import BudgetMemoryBlock, HistorySummaryMemoryBlock
+from .blocks import BudgetMemoryBlock
 
 _LOST = "lost:"
+_TAKEN = {"facts", "waiting"}
+"""Fields of blocks that take messages: LlamaIndex's facts, and what a summary does not hold yet."""
 
 
 def class_named(name: Any, base: Any, option: str) -> Any:
@@ -89,12 +92,14 @@ def loaded_blocks(written: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBlock[
 
 
 def take_up(blocks: Sequence[Any], written: Sequence[Mapping[str, Any]]) -> None:
-    """Gives new blocks the summaries that those of their names had, as no message is handed to them again."""
+    """Gives empty blocks what those of their names held of messages, which are handed to them no more."""
     known = {data.get("name"): data for data in written}
     for block in blocks:
-        if isinstance(block, HistorySummaryMemoryBlock) and not (block.text or block.waiting):
-            data = known.get(block.name, {})
-            block.text, block.waiting = data.get("text", ""), list(data.get("waiting", ()))
+        fields = type(block).model_fields
+        held = {"text", *_TAKEN}.intersection(fields, known.get(block.name, ()))
+        if not _TAKEN.isdisjoint(fields) and not any(getattr(block, name) for name in held):
+            for name in held:
+                setattr(block, name, copy(known[block.name][name]))
 
 
 def _tokenizer_named(name: str) -> Any:

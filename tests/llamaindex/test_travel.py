@@ -366,3 +366,19 @@ async def test_a_loaded_memory_keeps_its_summary_whatever_blocks_it_is_given(giv
         with pytest.warns(UserWarning, match="'summary' is written without summarizer="):
             assert again.to_dict()["memory_blocks"][0]["lost"] == ["summarizer"]
     assert again.memory_blocks[0].text == written  # type: ignore[attr-defined]  # the same
+
+
+async def test_facts_that_were_taken_go_on_in_the_empty_block_of_their_name() -> None:
+    """A block with a model is always given anew; one that holds something keeps it, and the data stay as they are."""
+
+    def block(*facts: str) -> FactExtractionMemoryBlock:
+        return FactExtractionMemoryBlock(name="facts", llm=MockLLM(), facts=list(facts))
+
+    memory = BudgetMemory.from_defaults(token_limit=300, memory_blocks=[block("a")], chat_store=ListStore())
+    data = json.loads(json.dumps(memory.to_dict()))
+    for given, held in (((), ["a"]), (("b",), ["b"])):
+        again = BudgetMemory.from_dict(data, memory_blocks=[block(*given)], sql_store=ListStore())
+        found: Any = again.memory_blocks[0]
+        assert found.facts == held
+        found.facts.append("c")
+    assert data["memory_blocks"][0]["facts"] == ["a"]

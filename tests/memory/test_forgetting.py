@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,3 +138,27 @@ def test_a_redaction_does_what_it_says_or_raises(histories: HistoryStore) -> Non
     thread.insert(len(thread), [{**thread.delete(-1), "content": "[redacted]"}])
     with histories.database.read() as connection:
         assert not any("secret" in str(row) for row in connection.execute(messages().select()))
+
+
+@pytest.mark.parametrize("apart", [1, 7])
+@pytest.mark.parametrize("resent", [False, True], ids=["edit", "append"])
+def test_ten_times_the_edits_cost_at_most_fourteen_times_as_much(apart: int, resent: bool) -> None:
+    """Counted in SQLite's own steps: sums over a conversation are made once for edits that are near each other."""
+    steps = []
+    for count in (100, 1000):
+        store = HistoryStore(":memory:")
+        thread = store.thread("t", scope=ANN)
+        thread.append([{"role": "user", "content": "word", "id": f"m{n}"} for n in range(count * apart)])
+        edited = [{"role": "user", "content": "other", "id": f"m{n * apart}"} for n in range(count)]
+        with store.database.read() as connection:
+            driver: Any = connection.connection.dbapi_connection
+        steps.append(0)
+        driver.set_progress_handler(lambda: steps.append(steps.pop() + 1), 10)
+        thread.append(edited) if resent else thread.edit(edited)
+        driver.set_progress_handler(None, 1)
+        texts = [message["content"] for message in thread.messages()]
+        assert texts == ["word" if n % apart else "other" for n in range(count * apart)]
+        assert len(thread.replaced()) == count
+        store.close()
+    assert steps[0] > 100
+    assert steps[1] <= 14 * steps[0]

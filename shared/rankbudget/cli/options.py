@@ -47,7 +47,10 @@ LIMITS: Options = {
         "metavar": "TOKENS|SHARE",
         "help": "kept for the answer: tokens above 1, else a share (default: 0.3)",
     },
-    "--budget": {"metavar": "FILE.yaml", "help": "take the budget from a file instead"},
+    "--budget": {
+        "metavar": "FILE.yaml",
+        "help": "take the budget from a file; --window and --reserve change it",
+    },
     "--profile": {"metavar": "NAME", "help": "a profile of that file"},
 }
 CHAT: Options = {"chat": {"metavar": "CHAT.json", "help": _CHAT}}

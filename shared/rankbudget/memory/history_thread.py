@@ -282,19 +282,16 @@ class StoredThread:
         Raises:
             MessageError: a message has no id.
         """
-        parts = list(self._in_parts(given))
-        if not all(row["name"] for rows in parts for row in rows):
+        rows = [row for part in self._in_parts(given) for row in part]
+        if not all(row["name"] for row in rows):
             msg = "a message to edit must have the id of a stored one (got none). `ids()` lists them."
             raise MessageError(msg)
         count = 0
         with self.store.database.write() as connection:
             for head in self._heads(connection, archived=archived, lock=True):
                 self._own(connection, head)
-                for rows in parts:
-                    known = rows_named(connection, head, [row["name"] for row in rows])
-                    stored = [row for row in rows if row["name"] in known]
-                    list(unstored(connection, head, stored, partial(is_same, form=self.form)))
-                    count += len(stored)
+                new = unstored(connection, head, rows, partial(is_same, form=self.form))
+                count += len({row["name"] for row in rows}) - len(list(new))
         return count
 
     def take_oldest(self, count: int, *, archive: bool = False) -> list[Any]:

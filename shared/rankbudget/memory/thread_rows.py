@@ -346,17 +346,25 @@ def unstored(
     """Yields the rows that are new; one whose id is stored, and not the `same`, takes that one's place."""
     known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
     new: dict[str, dict[str, Any]] = {}
+    edits: dict[int, dict[str, Any]] = {}
     for row in rows:
         stored = known.get(row["name"])
         if stored is not None:
             if not same(stored, row):
-                splice(connection, head, stored.place, stored.place + 1, [row])
+                edits[stored.place] = row
         elif row["name"] in new:
             new[row["name"]].update(row)
         else:
             if row["name"]:
                 new[row["name"]] = row
             yield row
+    left = sorted(edits, reverse=True)
+    while left:  # each splice sums up all that is behind: one for those that are near each other
+        start = stop = left[-1]
+        while left and left[-1] < stop + AT_ONCE:
+            stop = left.pop()
+        between = rows_between(connection, head, start, stop + 1)
+        splice(connection, head, start, stop + 1, [edits.get(row.place, row) for row in between])
 
 
 def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:

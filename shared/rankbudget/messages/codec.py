@@ -119,10 +119,10 @@ class DictCodec:
             role = "tool" if is_result(kind) else "assistant" if says else None
         if isinstance(role, str) and role in ROLES:
             return ROLES[role]
-        seen = f"{sorted(message)!r}" if isinstance(message, Mapping) else f"{type(message).__name__}"
+        seen = f" in {sorted(message)!r}" if isinstance(message, Mapping) else f" of {type(message).__name__}"
         msg = (
-            f"a message has the role {role!r} (seen: {seen}); allowed: {', '.join(sorted(KNOWN_ROLES))}. "
-            f"Give every message a 'role' key with one of these.{adapter_hint(message)}"
+            f"the 'role' of a message must be {', '.join(sorted(KNOWN_ROLES))} or a host's name of these "
+            f"(got {role!r}{seen}).{adapter_hint(message)}"
         )
         raise MessageError(msg)
 

@@ -37,39 +37,23 @@ if TYPE_CHECKING:
     from .snapshots import snapshot
     from .strategies import applications, conversations, texts, tools
 
-_HOME = {
-    "AdapterConformance": "conformance",
-    "CounterConformance": "conformance",
-    "FitStrategyConformance": "conformance",
-    "MemoryConformance": "conformance",
-    "StoreConformance": "conformance",
-    "HOSTILE": "payloads",
-    "LAWS": "laws",
-    "Application": "application",
-    "LawBroken": "laws",
-    "MemoryItem": "application",
-    "RecordingCounter": "fakes",
-    "WordCounter": "fakes",
-    "applications": "strategies",
-    "check_delimited": "laws",
-    "check_laws": "laws",
-    "ListCounter": "fakes",
-    "check_outcome": "laws",
-    "check_prefix": "laws",
-    "check_refusal": "laws",
-    "check_same": "laws",
-    "check_scopes": "laws",
-    "check_superset": "laws",
-    "conversations": "strategies",
-    "is_broken": "repairs",
-    "pairing_errors": "repairs",
-    "repaired": "repairs",
-    "reproduction": "application",
-    "snapshot": "snapshots",
-    "texts": "strategies",
-    "tools": "strategies",
-    "waiting_from": "repairs",
-}
+_HOMES = {
+    "application": ("Application", "MemoryItem", "reproduction"),
+    "conformance": (
+        "AdapterConformance", "CounterConformance", "FitStrategyConformance", "MemoryConformance",
+        "StoreConformance",
+    ),
+    "fakes": ("RecordingCounter", "WordCounter", "ListCounter"),
+    "laws": (
+        "LAWS", "LawBroken", "check_delimited", "check_laws", "check_outcome", "check_prefix",
+        "check_refusal", "check_same", "check_scopes", "check_superset",
+    ),
+    "payloads": ("HOSTILE",),
+    "repairs": ("is_broken", "pairing_errors", "repaired", "waiting_from"),
+    "snapshots": ("snapshot",),
+    "strategies": ("applications", "conversations", "texts", "tools"),
+}  # fmt: skip
+_WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "HOSTILE",
@@ -107,8 +91,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if name in _WHERE:
+        return getattr(import_module(f".{_WHERE[name]}", __name__), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 
