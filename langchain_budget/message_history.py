@@ -53,8 +53,9 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     _own = ("history", "_session")
     _question: str | None = None  # what surely follows, whatever is read
     _for_one_run = False
-    _read: Sequence[BaseMessage] | None = None
-    """What a run was told: at its end it leaves as many messages out of what it adds as it is told then."""
+    _read: Sequence[BaseMessage] | None = (
+        None  # by a run, which adds its own behind as many as it reads again
+    )
 
     @checked
     def __init__(

@@ -57,9 +57,9 @@ class StoredThreadMiddleware(AgentMiddleware[ThreadState, Any, Any]):
     around them, which would keep the same conversation a second time. A client may send messages again:
     what is stored under their ids is known, and what was edited replaces the stored one. A text that was
     only shortened for a prompt, with marks as `...` where it is cut, is no edit. A client without ids
-    must send what is new only, as all that it sends is stored. The run goes on behind the last of them,
-    as after an edited question, or one that is sent again for another answer: what is stored behind that
-    is not sent, and is `replaced` when the run stores its result.
+    sends only what is new. The run goes on behind the last of them, as after an edited question, or one
+    that is sent again for another answer: what is stored behind that is not sent, and is `replaced` when
+    the run stores its result.
     Put this middleware first: it then stores what others remove from the state, and no summary that they
     write. A run that fails or is stopped stores nothing, but for edits of a conversation that is sent again
     to its end.

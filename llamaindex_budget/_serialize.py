@@ -30,8 +30,7 @@ from ._options import check_values
 from .blocks import BudgetMemoryBlock
 
 _LOST = "lost:"
-_TAKEN = {"facts", "waiting"}
-"""Fields of blocks that take messages: LlamaIndex's facts, and what a summary does not hold yet."""
+_TAKEN = {"facts", "waiting"}  # of blocks that take messages: facts, what a summary does not hold yet
 
 
 def class_named(name: Any, base: Any, option: str) -> Any:

@@ -113,12 +113,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    home = _WHERE.get(name)
-    if home is None:
+    if name not in _WHERE:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(f".{_WHERE[name]}", __name__), name)
     return value
 
 

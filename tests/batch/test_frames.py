@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget.batch import FitPrompt
+from rankbudget.batch import FitPrompt, fit_files
 from tests.drawing import draws
 
 pa = pytest.importorskip("pyarrow")
@@ -131,3 +131,43 @@ def test_a_row_is_the_same_in_every_frame(shape, words, number, asks_apart, scor
         assert list(outputs["budget_error"]) == [None, None], kind
         for name in ("messages", "prompt_tokens", "kept"):
             assert list(outputs[name]) == list(made["lists"][name]), kind
+
+
+def test_maps_are_objects():
+    """Spark writes objects of any keys as maps."""
+    given = pa.map_(pa.string(), pa.string())
+    chat = [
+        {"role": "user", "content": "Find it."},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "find", "arguments": [("q", "pump")]}}],
+        },
+        {"role": "tool", "content": "There."},
+    ]
+    function = pa.struct([("name", pa.string()), ("arguments", given)])
+    message = pa.struct(
+        [
+            ("role", pa.string()),
+            ("content", pa.string()),
+            ("tool_calls", pa.list_(pa.struct([("function", function)]))),
+        ]
+    )
+    table = pa.table({"history": pa.array([chat], pa.list_(message)), "question": ["And now?"]})
+    made = FitPrompt(500)(table).to_pylist()[0]
+    assert made["budget_error"] is None
+    assert json.loads(made["messages"])[1]["tool_calls"][0]["function"]["arguments"] == {"q": "pump"}
+
+
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("target", ["jsonl", "parquet"])
+def test_a_cell_that_python_cannot_read_stops_no_other_row(tmp_path, read, target):
+    """A text that is no UTF-8 is an error of its row where it is an input, and is passed on where it is not; so is a date of the far future."""
+    notes = pa.array([b"fine", b"caf\xe9"], pa.binary()).view(pa.string())
+    dates = pa.array([1, 9223372036854], pa.timestamp("s"))
+    table = pa.table({"question": ["Why?", "When?"], "note": notes, "at": dates})
+    pq.write_table(table, tmp_path / "in.parquet")
+    columns = {"question": "note"} if read else None
+    fit = FitPrompt(500, columns=columns)
+    done = fit_files(tmp_path / "in.parquet", tmp_path / f"out.{target}", fit, workers=1)
+    assert (done.rows, done.failed) == (2, int(read))

@@ -106,3 +106,18 @@ def test_what_may_not_be_shortened_is_kept_whole_or_dropped() -> None:
     kept = fit_messages(chat, max_tokens=400, counter=COUNTER, query=query, message_cap=None).messages
     assert all(message in chat for message in kept)
     assert fact not in str(kept)
+
+
+@pytest.mark.parametrize("short", [1, 9, 400])
+def test_what_fits_stays_of_more_turns_than_are_read(short: int) -> None:
+    """Of a conversation of thousands of turns a query loses no more than does not fit."""
+    chat = [
+        {"role": ("user", "assistant")[n % 2], "content": f"Item {n // 2} is blue."} for n in range(2 * 2_600)
+    ]
+    chat.append({"role": "user", "content": "What colour is item 77?"})
+    counter = counter_for("o200k_base")
+    room = counter.count_messages(chat) - short
+    by_age = fit_messages(chat, max_tokens=room, counter=counter).messages
+    found = fit_messages(chat, max_tokens=room, counter=counter, query="What colour is item 77?").messages
+    assert len(found) >= len(by_age) - 2
+    assert any("Item 77 is" in message["content"] for message in found)

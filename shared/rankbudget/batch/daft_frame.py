@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import BudgetConfigError, check_count, shown
 from .fit_prompt import FitPrompt
-from .tables import LISTS, NUMBERS, arrow_type
+from .tables import LISTS, NUMBERS, arrow_type, cells_of
 
 
 def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_rows: int = 256) -> Any:
@@ -57,5 +57,4 @@ def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_ro
 def _values(column: Any) -> list[Any]:
     """Returns what a series holds; Python objects, as values of several types are, have no Arrow form."""
     objects = "Python" in str(column.datatype())
-    values: list[Any] = column.to_pylist() if objects else column.to_arrow().to_pylist()
-    return values
+    return list(column.to_pylist()) if objects else cells_of(column.to_arrow())

@@ -15,7 +15,7 @@ from .columns import table_of_rows
 from .fit_prompt import FitPrompt
 from .formats import Shard, objects_in, table_in, written_whole
 from .reading import Line
-from .tables import NESTED, as_json, in_columns, table_of
+from .tables import NESTED, as_json, cells_of, in_columns, table_of
 
 _UNREAD = "line"
 """The key under which a line is kept that is no JSON object."""
@@ -108,7 +108,9 @@ class ShardFitter:
         if self.source == "jsonl" and self.target == "jsonl":
             return b"".join([_line(raw, row, outputs, names) for raw, row, outputs in made])
         if self.target == "jsonl":
-            return "".join([_line_of(row, names) for row in made.to_pylist()]).encode()
+            cells = zip(*map(cells_of, made.columns), strict=True)
+            rows = [dict(zip(made.column_names, row, strict=True)) for row in cells]
+            return "".join([_line_of(row, names) for row in rows]).encode()
         import pyarrow as pa
         from pyarrow.parquet import write_table
 

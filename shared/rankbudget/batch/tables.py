@@ -172,6 +172,27 @@ class _DictTable:
         return {**self._batch, **dict(made.values())}
 
 
+def cells_of(column: Any) -> list[Any]:
+    """Returns what an Arrow column holds, maps as dicts; one bad cell leaves the others as they are."""
+    try:
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    except (ValueError, OverflowError):
+        return list(map(_cell, column))
+
+
+def _cell(cell: Any) -> Any:
+    """Returns a cell; of a text that is no UTF-8 its bytes, of others that Python lacks a text, or why."""
+    try:
+        return cell.as_py(maps_as_pydicts="lossy")
+    except (ValueError, OverflowError) as error:
+        if hasattr(cell, "as_buffer"):
+            return cell.as_buffer().to_pybytes()
+        try:
+            return cell.cast("string").as_py()
+        except (ValueError, TypeError):
+            return error
+
+
 class _ArrowTable:
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -182,8 +203,7 @@ class _ArrowTable:
         return names
 
     def values(self, name: str) -> Sequence[Any]:
-        values: list[Any] = self._batch.column(name).to_pylist()
-        return values
+        return cells_of(self._batch.column(name))
 
     def with_columns(self, made: Mapping[str, tuple[str, list[Any]]]) -> Any:
         import pyarrow as pa  # the batch is Arrow's, so it is there

@@ -176,10 +176,7 @@ def _of_sections(
     held: Sequence[Words],
     known: Container[int],
 ) -> list[int]:
-    """Returns sections whose headings are asked for and not known, behind lines with a key asked for.
-
-    A title says less than the section below it that is known.
-    """
+    """Returns sections whose headings are asked for and not known, behind lines with a key asked for."""
     near, some, telling = ranked
     headings = headings_of(pieces) if telling else []
     outer = {title.start for i in telling if i in known for title in above(headings, i)}

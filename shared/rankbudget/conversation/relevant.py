@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from ..relevance.asking import is_asked
 from ..relevance.lexical import KeywordScorer
@@ -19,7 +18,7 @@ from .timeline import Timeline
 from .units import Turn, Unit
 
 LOOKS_BACK = 2_000
-"""Turns that are read; older ones are dropped."""
+"""Turns that are read, and more only where these leave room."""
 NEWEST = 0.5
 """Share of the free room for the newest messages."""
 NAMED = 0.5
@@ -33,12 +32,23 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     everything = fill(timeline, room, timeline.thread.min_exchanges)
     if everything is not None and everything.complete:
         return everything
-    turns = list(islice(timeline.turns(), LOOKS_BACK))
+    turns = _read(timeline, room)
     stay = _staying(timeline, turns[0]) if turns else []
     if not turns or room < timeline.cost(stay):
         return None
     has_steps = any(unit.stop - unit.start > 1 for turn in turns for unit in turn.units)
     return (_beside_steps if has_steps else _by_relevance)(timeline, turns, stay, room)
+
+
+def _read(timeline: Timeline, room: int) -> list[Turn]:
+    """Returns the newest turns, as many as are read or fill the room."""
+    found: list[Turn] = []
+    for turn in timeline.turns():
+        if len(found) >= LOOKS_BACK and room < 0:
+            break
+        found.append(turn)
+        room -= sum(map(timeline.tokens_of, turn.units))
+    return found
 
 
 def _staying(timeline: Timeline, newest: Turn) -> list[Unit]:

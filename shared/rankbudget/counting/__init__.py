@@ -12,12 +12,6 @@ from .protocol import Message, Side, TokenCounter, Tool
 from .resolve import counter_for
 
 __all__ = [
-    "MediaTable",
-    "Message",
-    "RenderingProfile",
-    "Side",
-    "TokenCounter",
-    "Tool",
-    "apply_profile",
+    "MediaTable", "Message", "RenderingProfile", "Side", "TokenCounter", "Tool", "apply_profile",
     "counter_for",
-]
+]  # fmt: skip

@@ -24,6 +24,7 @@ class RenderingProfile:
             there is no such role and their text opens the next user message.
         one_system: several system messages in a row become one.
         alternate: neighbours of one role become one message; tool results stay apart, their calls name them.
+        one_text: the text blocks of a message become one text, of which a template may show the first alone.
 
     Example:
         >>> strict = RenderingProfile(system="user", alternate=True)
@@ -35,6 +36,7 @@ class RenderingProfile:
     system: Literal["anywhere", "first", "user"] = "anywhere"
     one_system: bool = False
     alternate: bool = False
+    one_text: bool = False
 
 
 _STRICT = RenderingProfile(system="first", one_system=True, alternate=True)
@@ -69,7 +71,7 @@ def profile_for(model: str) -> RenderingProfile:
 
 def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> list[Message]:
     """Returns messages that obey a profile; what needs no change is the same object, none is mutated."""
-    result = list(messages)
+    result = list(map(_with_one_text, messages)) if profile.one_text else list(messages)
     if profile.system == "first":
         result.sort(key=lambda message: _role(message) not in _SYSTEM)
     elif profile.system == "user":
@@ -79,6 +81,15 @@ def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> lis
     if profile.alternate:
         result = _joined(result, [{"user"}, {"assistant"}])
     return result
+
+
+def _with_one_text(message: Message) -> Message:
+    """Returns a message with its text blocks as one text; media stay blocks."""
+    content = message.get("content")
+    texts = list(map(block_text, content)) if isinstance(content, (list, tuple)) else []
+    if not texts or None in texts:
+        return message
+    return {**message, "content": "\n".join(filter(None, texts))}
 
 
 def join_contents(first: Any, second: Any, joiner: str = _JOINER) -> Any:

@@ -89,7 +89,7 @@ class TokenizerCounter(TextCounter):
             self.band = _BARE_BAND
             return
         self.profile = profile_of(render)
-        self._blocks_pass = keeps_blocks(render)
+        self._blocks_pass = keeps_blocks(render) and not self.profile.one_text
         self._cuts = self._checked_cuts(specials, render)
         separated = self._cuts is not None and separates_messages(render, self._cuts)
         self.additive = separated and self._adds_up(render)
@@ -126,7 +126,7 @@ class TokenizerCounter(TextCounter):
             self._tokens(messages, tools)
         except TemplateRefusedError as error:
             return str(error)
-        return None
+        return "it reads no 'parts'" if any("parts" in message for message in messages) else None
 
     def count_message(self, message: Message) -> int:
         """Returns what one message adds; exact when `additive`, an estimate otherwise."""
@@ -173,18 +173,25 @@ class TokenizerCounter(TextCounter):
         return framing.message_tokens(message, self.count, self._media) + _REFUSED_FRAMING
 
     def _tokens(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> int:
-        """Returns the tokens of a rendering; JSON arguments become objects where the template wants them."""
+        """Returns the tokens of a rendering, of JSON arguments as a text or as the objects that engines make.
+
+        The longer one counts: which of them a model is shown, its engine decides.
+        """
         assert self._render is not None
         readable = [self._readable(message) for message in messages]
         prepared = [message for message, _ in readable]
+        parsed = [_with_objects(message) for message in prepared]
         try:
-            text = self._render(prepared, tools)
+            tokens = self._count_rendering(self._render(prepared, tools))
         except TemplateRefusedError:
-            parsed = [_with_objects(message) for message in prepared]
             if parsed == prepared:
                 raise
-            text = self._render(parsed, tools)
-        return self._count_rendering(text) + sum(cost for _, cost in readable)
+            tokens = self._count_rendering(self._render(parsed, tools))
+        else:
+            with suppress(TemplateRefusedError):
+                if parsed != prepared:
+                    tokens = max(tokens, self._count_rendering(self._render(parsed, tools)))
+        return tokens + sum(cost for _, cost in readable)
 
     def _readable(self, message: Message) -> tuple[Message, int]:
         """Returns a message as the template can read it, and what its media cost besides."""
@@ -270,6 +277,7 @@ def profile_of(render: Render) -> RenderingProfile:
         system=system,
         one_system=system != "user" and not takes_systems,
         alternate=not (takes_users and takes_answers),
+        one_text=keeps_blocks(render) and not _shows_blocks(render),
     )
 
 
@@ -277,6 +285,15 @@ def keeps_blocks(render: Render) -> bool:
     """Returns whether a template reads a list of content blocks; others are given the text."""
     rendered = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "mark1"}]}])
     return "mark1" in rendered and "'type'" not in rendered and '"type"' not in rendered
+
+
+def _shows_blocks(render: Render) -> bool:
+    """Returns whether of a template that reads blocks every role shows all of its own."""
+    turns = _chat("system mark1", "user mark2", "assistant mark3", "user mark4")
+    texts = [(message["content"], f"mark{n}") for n, message in enumerate(turns, 5)]
+    both = [[{"type": "text", "text": text} for text in pair] for pair in texts]
+    chat = [{**message, "content": blocks} for message, blocks in zip(turns, both, strict=True)]
+    return _shows(render, chat[1:]) and (_shows(render, chat) or not _shows(render, turns))
 
 
 def separates_messages(render: Render, cuts: re.Pattern[str]) -> bool:

@@ -13,19 +13,7 @@ from .records import TurnFigures
 from .store import MemoryStore
 
 __all__ = [
-    "BlockType",
-    "HistoryStore",
-    "HostForm",
-    "Memory",
-    "MemoryBackend",
-    "MemoryBlock",
-    "MemoryStore",
-    "Receipt",
-    "StoredThread",
-    "ThreadMessages",
-    "TurnFigures",
-    "VectorIndex",
-    "digest_of",
-    "levels_of",
+    "BlockType", "HistoryStore", "HostForm", "Memory", "MemoryBackend", "MemoryBlock", "MemoryStore",
+    "Receipt", "StoredThread", "ThreadMessages", "TurnFigures", "VectorIndex", "digest_of", "levels_of",
     "route_memory_to_block",
-]
+]  # fmt: skip

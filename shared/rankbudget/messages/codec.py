@@ -194,7 +194,7 @@ class DictCodec:
         role = self.role(message)
         readable = all(map(_is_readable, blocks))
         if isinstance(content, Mapping):  # one block and no list: only its type says that it is one
-            readable = readable and "type" in as_block(content)
+            readable = readable and "type" in content
         if readable and (blocks or role in ("user", "assistant")):
             return
         msg = (

@@ -64,6 +64,14 @@ TEMPLATES: dict[str, str] = {
     "reads_blocks": "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% if m['content'] is string %}{{ m['content'] }}{% else %}"
     "{% for b in m['content'] or [] %}{{ b['text'] if b['type'] == 'text' else '<image>' }}{% endfor %}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"
     + GENERATION,
+    # Of a system message made of blocks the first one alone is shown; turns must alternate.
+    "first_block_of_system": "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set c = messages[0]['content'] %}"
+    "{% set opening = (c if c is string else c[0]['text']) + '\n\n' %}{% set rest = messages[1:] %}"
+    "{% else %}{% set opening = '' %}{% set rest = messages %}{% endif %}{% for m in rest %}"
+    "{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+    "{{ '<start_of_turn>' + ('model' if m['role'] == 'assistant' else m['role']) + '\n' + (opening if loop.first else '') }}"
+    "{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for b in m['content'] or [] %}{{ b['text'] if b['type'] == 'text' else '<image>' }}{% endfor %}{% endif %}"
+    "{{ '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}",
 }
 ADDITIVE = {"additive", "tools_first", "generation_no_prefix", "reads_blocks"}
 SPECIALS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>", "<image>"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -111,3 +112,73 @@ def test_a_short_answer_stays_beside_a_longer_history(
     assert made["prompt_tokens"] <= window
     assert "documents-0" in made["kept"]
     assert "replaced in 1997" in str(made["messages"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["reads_blocks", "first_block_of_system"])
+@draws(cases=2)
+@given(
+    rules=st.integers(1, 3), turns=st.integers(0, 4), count=st.integers(0, 20), limit=st.integers(300, 900)
+)
+def test_blocks_that_are_kept_are_shown(label: str, rules: int, turns: int, count: int, limit: int) -> None:
+    """A template may show only the first block of a message: rules and documents are in the prompt all the same."""
+    own, documents = counter(label), [f"Part {i} was replaced in {1990 + i}." for i in range(count)]
+    system = [{"type": "text", "text": f"Rule {n} holds."} for n in range(rules)]
+    history = [
+        {**message, "content": [{"type": "text", "text": message["content"]}]}
+        for message in _history(turns, ends=False)
+    ]
+    row = {"system": system, "history": history, "documents": documents, "question": QUESTION}
+    fitted = FitPrompt(limit, counter=own).row(row)
+    shown = rendering(label, fitted["messages"])
+    assert truth(label, fitted["messages"]) == fitted["prompt_tokens"] <= limit
+    assert all(block["text"] in shown for block in system)
+    whole = [name for name in fitted["kept"] if name not in fitted["shortened"]]
+    kept = [name.rpartition("-")[2] for name in whole if name.startswith("documents")]
+    assert all(documents[int(number)] in shown for number in kept)
+
+
+@pytest.mark.parametrize("form", ["{{ c.function.arguments }}", "{{ c.function.arguments | tojson }}"])
+@draws(cases=2)
+@given(
+    arguments=st.dictionaries(
+        st.text(max_size=8), st.integers() | st.text(max_size=12) | st.lists(st.integers())
+    ),
+    compact=st.booleans(),
+)
+def test_arguments_cost_what_an_engine_may_make_of_them(
+    form: str, arguments: dict[str, Any], compact: bool
+) -> None:
+    """Some engines read JSON texts of arguments as objects before they render, others do not."""
+    inside = (
+        "{% if c.function.arguments is string %}"
+        + form
+        + "{% else %}{{ c.function.arguments | tojson }}{% endif %}"
+    )
+    template = ChatTemplate(
+        TEMPLATES["additive"].replace("{{ '<tool_call>' + (c.function | tojson) + '</tool_call>' }}", inside),
+        VARIABLES,
+    )
+    own = from_tokenizer(tokenizer("byte_level"), name=form, template=template)
+
+    def chat(given: Any) -> list[dict[str, Any]]:
+        call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": given}}
+        return [
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
+
+    text = json.dumps(arguments, separators=(",", ":") if compact else None)
+    costs = [
+        len(tokenizer("byte_level").encode(template(chat(form), None), add_special_tokens=False))
+        for form in (text, arguments)
+    ]
+    assert own.count_messages(chat(text)) == max(costs)
+    assert own.count_messages(chat(arguments)) == costs[1]
+
+
+def test_a_row_of_parts_is_no_row_of_a_template() -> None:
+    """Gemini's messages have their texts where no template of another model looks."""
+    history = [{"role": "user", "parts": [{"text": "Hi"}]}, {"role": "model", "parts": [{"text": "Hello."}]}]
+    made = FitPrompt(900, counter=counter("reads_blocks")).row({"history": history, "question": QUESTION})
+    assert "'parts'" in made["budget_error"]
