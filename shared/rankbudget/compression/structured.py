@@ -19,7 +19,7 @@ from .json_values import dump, parse
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
-_BLANK_LINES = re.compile(r"\n{3,}")
+_BLANK_LINES, _WIDE_GAP = re.compile(r"\n{3,}"), re.compile(r"[^\S\n]{200,}")
 _ATTEMPTS = 8
 _FULL = 0.9
 _SHORT = 64
@@ -55,7 +55,8 @@ def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, questio
 
 
 def _without_blanks(text: str) -> str:
-    return _BLANK_LINES.sub("\n\n", "\n".join([line.rstrip() for line in text.split("\n")]))
+    lines = [line.rstrip() for line in text.split("\n")]
+    return _BLANK_LINES.sub("\n\n", _WIDE_GAP.sub(" ", "\n".join(lines)))
 
 
 def what_is_left(text: str, cut: str) -> str:
@@ -65,7 +66,7 @@ def what_is_left(text: str, cut: str) -> str:
         same = value == parse(text)
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
     if cut == _without_blanks(text):
-        return "all but blanks at the ends of its lines and empty lines"
+        return "all but blanks"
     data, kept = _values(parts_with_data(text)), _values(all_parts(cut))
     if data and kept:
         left = "without white space" if data == kept else "with fewer items or shorter strings"
