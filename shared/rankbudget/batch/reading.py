@@ -114,9 +114,13 @@ def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source
     for key, inner in value.items():
         within: _Source = "text" if source != "table" or key in payloads else "table"
         one = plain(inner, keep and (), source=within)
-        if one is not None or keep is None or key in keep or (inner is None and source == "text"):
+        if one is not None or _is_null_there(key, inner, keep, source):
             made[key] = one
     return made
+
+
+def _is_null_there(key: Any, given: Any, keep: Collection[str] | None, source: _Source) -> bool:
+    return keep is None or key in keep or (given is None and source == "text")
 
 
 def _decoded(name: str, value: Any) -> Any:

@@ -30,6 +30,7 @@ def result_of(text: str) -> list[dict[str, Any]]:
 def test_all_lines_stay_where_their_blanks_alone_are_too_long(
     lines: int, width: int, empty: int, query: bool
 ) -> None:
+    """A result that fits without its blanks keeps everything else, and the report says so."""
     said = [f"pump {i} of hall {i * 7 % 50}: {i * 37} bar" for i in range(lines)]
     padding = (" " * width + "\n") * empty
     text = "".join(f"{line.ljust(width)}\n{padding}" for line in said)
@@ -50,6 +51,7 @@ def test_all_lines_stay_where_their_blanks_alone_are_too_long(
 
 @pytest.mark.parametrize("line", [" " * 200, "\t" * 80, "", "pump 7 ok".ljust(200)])
 def test_a_screen_is_counted_no_more_often_than_a_log(line: str) -> None:
+    """Blanks have few tokens, so that the length that fits is far away and each guess would count all of it."""
     log = "".join(f"pump {i} of hall {i * 7 % 50}: {i * 37} bar\n" for i in range(7_000))[:200_000]
     assert work_on(f"{line}\n" * (200_000 // (len(line) + 1))) <= 1.2 * work_on(log)
 

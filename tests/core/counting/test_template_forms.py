@@ -129,6 +129,7 @@ def test_tools_are_counted_with_the_template_for_them(tmp_path: Path, place: str
 
 
 def test_a_prompt_is_rendered_or_an_error_says_why() -> None:
+    """Without a template there is nothing to render with, and a template may refuse."""
     bare = from_tokenizer(tokenizer("byte_level"), name="bare")
     with pytest.raises(CounterUnavailableError, match="must be there to render with"):
         bare.render([{"role": "user", "content": "Hi"}])
