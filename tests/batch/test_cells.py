@@ -361,7 +361,7 @@ def test_whole_numbers_are_ids_of_messages_as_of_documents(ids, kind):
 
 @pytest.mark.parametrize("kind", ["a table", "a line", "Arrow"])
 def test_a_message_without_calls_has_no_empty_list_of_them(tmp_path, kind):
-    """OpenAI answers 400 when `tool_calls` is empty; a text that is JSON stays as it was written."""
+    """OpenAI answers 400 when `tool_calls` is empty, and many templates refuse null."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     called = {"role": "assistant", "content": "", "tool_calls": [call]}
     result = {"role": "tool", "content": "ok", "tool_call_id": "c"}
@@ -378,7 +378,9 @@ def test_a_message_without_calls_has_no_empty_list_of_them(tmp_path, kind):
     else:
         made = fit.row(row)["messages"]
     assert made[:-1] == chat
-    assert fit.row({**row, "history": json.dumps(given)})["messages"][:-1] == given
+    for empty in ([], None):
+        texts = json.dumps([{"tool_calls": empty, **one} for one in chat])
+        assert fit.row({**row, "history": texts})["messages"][:-1] == chat
 
 
 def test_json_of_a_text_is_no_list():

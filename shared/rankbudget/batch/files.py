@@ -68,7 +68,7 @@ def fit_files(
 
     Args:
         source: a .jsonl, .ndjson or .parquet file.
-        target: a file of one of these formats; it is replaced when all rows are done.
+        target: a file of one of these formats; it is replaced when all rows are done, or the file that a link means.
         fit: fits the rows.
         workers: processes, 1 or more; None takes one for each processor core. With more than one, call this
             under `if __name__ == "__main__":`.
@@ -91,6 +91,7 @@ def fit_files(
         (3, 0, 3)
     """
     began, source, target = time.monotonic(), Path(source), Path(target)
+    target = target.resolve() if target.is_symlink() else target  # the link stays, and the disk that it means
     workers = _cores() if workers is None else workers
     formats = _checked(source, target, fit, workers, shard_rows)
     meter = Meter(size_of(source), workers)

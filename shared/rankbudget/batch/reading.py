@@ -114,15 +114,13 @@ def _plain_fields(value: Mapping[Any, Any], keep: Collection[str] | None, source
     for key, inner in value.items():
         within: _Source = "text" if source != "table" or key in payloads else "table"
         one = plain(inner, keep and (), source=within)
-        if _stays(key, inner, one, keep, source):
+        if one is not None or _is_null_there(key, inner, keep, source):
             made[key] = one
     return made
 
 
-def _stays(key: Any, given: Any, made: Any, keep: Collection[str] | None, source: _Source) -> bool:
-    if made == [] and key == "tool_calls" and keep == _OF_MESSAGES and source != "text":
-        return False  # Arrow's for a message without calls: OpenAI answers 400
-    return made is not None or keep is None or key in keep or (given is None and source == "text")
+def _is_null_there(key: Any, given: Any, keep: Collection[str] | None, source: _Source) -> bool:
+    return keep is None or key in keep or (given is None and source == "text")
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -249,7 +247,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _message(name: str, message: Any) -> Any:
-    """Returns a message as providers take it: with a role of theirs, its id a text, and without `scope`.
+    """Returns a message as providers take it: with a role of theirs, its id a text, no `scope` and no empty calls.
 
     One that not all may see is refused.
     """
@@ -261,9 +259,11 @@ def _message(name: str, message: Any) -> Any:
         other["role"] = "model" if in_parts and ROLES[role] == "assistant" else ROLES[role]
     if isinstance(given, (int, float)):
         other["id"] = str(_whole(name, given))
-    if not other and "scope" not in message:
+    # OpenAI answers 400 to an empty list of calls, and templates to null.
+    empty = {"scope", *(() if message.get("tool_calls") else ("tool_calls",))} & message.keys()
+    if not other and not empty:
         return message
-    return {key: other.get(key, value) for key, value in message.items() if key != "scope"}
+    return {key: other.get(key, value) for key, value in message.items() if key not in empty}
 
 
 def _scope_of(name: str, item: Mapping[str, Any]) -> Scope | None:

@@ -6,21 +6,28 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import CounterUnavailableError, shown
 from .media import MediaTable
 from .protocol import Message, Tool
 from .tokenizer_counter import Render, TemplateRefusedError, TokenizerCounter
 
+T = TypeVar("T")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.json", "chat_template.jinja")
 """Files beside tokenizer.json that hold the chat template and what it shows."""
+_MORE_TEMPLATES = "additional_chat_templates/*.jinja"
 
 
 def read_files(place: Path) -> list[Path]:
     """Returns the files that `from_folder` reads of a place."""
     file = _tokenizer_in(place)
-    return [one for one in (file, *(file.parent / name for name in _BESIDE)) if one.is_file()]
+    beside = [file.parent / name for name in _BESIDE]
+    return [one for one in (file, *beside, *_more_templates(file.parent)) if one.is_file()]
+
+
+def _more_templates(folder: Path) -> list[Path]:
+    return sorted(folder.glob(_MORE_TEMPLATES))
 
 
 def _tokenizer_in(place: Path) -> Path:
@@ -89,21 +96,38 @@ def cached_folder(model: str) -> Path | None:
 def _template_in(folder: Path) -> Render | None:
     """Returns the chat template of a tokenizer's folder, None when it has none."""
     config = _read_json(folder / "tokenizer_config.json")
-    source = {**config, **_read_json(folder / "chat_template.json")}.get("chat_template")
+    sources = _sources_of({**config, **_read_json(folder / "chat_template.json")}.get("chat_template"))
     jinja = folder / "chat_template.jinja"
-    if jinja.is_file():
-        source = jinja.read_text(encoding="utf-8")
-    elif isinstance(source, list):  # several by name
-        named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
-        source = named.get("default") or next(iter(named.values()), None)
-    if not isinstance(source, str):
+    sources |= {"default": jinja.read_text(encoding="utf-8")} if jinja.is_file() else {}
+    sources |= {file.stem: file.read_text(encoding="utf-8") for file in _more_templates(folder)}
+    if not sources:
         return None
+    first = sources.get("default") or next(iter(sources.values()))
     variables = {}
     for key, token in {**_read_json(folder / "special_tokens_map.json"), **config}.items():
         text = token.get("content", "") if isinstance(token, dict) else token
         if key.endswith("_token") and isinstance(text, str):
             variables[key] = text
-    return _chat_template(source, variables)
+    default = _chat_template(first, variables)
+    named = {name: _chat_template(source, variables) for name, source in sources.items() if source != first}
+
+    def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
+        return (_chosen(named, tools) or default)(messages, tools)
+
+    return render
+
+
+def _sources_of(given: Any) -> dict[str, str]:
+    """Returns the templates of a model by name: it may have one alone, or several as a list or by name."""
+    if isinstance(given, list):
+        given = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
+    named = given if isinstance(given, Mapping) else {"default": given}
+    return {name: source for name, source in named.items() if isinstance(source, str)}
+
+
+def _chosen(templates: Mapping[str, T], tools: Sequence[Tool] | None) -> T | None:
+    """Returns the template that engines take: one for tools, where there are any and it is there."""
+    return (templates.get("tool_use") if tools else None) or templates.get("default")
 
 
 def _chat_template(source: str, variables: dict[str, Any]) -> Render:
@@ -153,11 +177,9 @@ def _sandboxed(tokenizer: Any) -> Render:
     templates: dict[str, Render] = {}
 
     def render(messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
-        given = tokenizer.chat_template
-        named = given if isinstance(given, Mapping) else {"default": given}
-        source = (named.get("tool_use") if tools else None) or named.get("default")
-        if not isinstance(source, str):
-            msg = f"chat_template must have a template named 'default' (got {shown(given)})"
+        source = _chosen(_sources_of(tokenizer.chat_template), tools)
+        if source is None:
+            msg = f"chat_template must have a template named 'default' (got {shown(tokenizer.chat_template)})"
             raise TemplateRefusedError(msg)
         if source not in templates:
             holder = tokenizer if hasattr(tokenizer, "special_tokens_map") else tokenizer.tokenizer

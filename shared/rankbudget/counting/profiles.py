@@ -25,6 +25,7 @@ class RenderingProfile:
         one_system: several system messages in a row become one.
         alternate: neighbours of one role become one message; tool results stay apart, their calls name them.
         one_text: the text blocks of a message become one text, of which a template may show the first alone.
+        no_developer: there is no such role, it becomes "system".
 
     Example:
         >>> strict = RenderingProfile(system="user", alternate=True)
@@ -37,6 +38,12 @@ class RenderingProfile:
     one_system: bool = False
     alternate: bool = False
     one_text: bool = False
+    no_developer: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether messages are moved or joined, so that their number changes."""
+        return self.system != "anywhere" or self.one_system or self.alternate
 
 
 _STRICT = RenderingProfile(system="first", one_system=True, alternate=True)
@@ -71,7 +78,7 @@ def profile_for(model: str) -> RenderingProfile:
 
 def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> list[Message]:
     """Returns messages that obey a profile; what needs no change is the same object, none is mutated."""
-    result = list(map(_with_one_text, messages)) if profile.one_text else list(messages)
+    result = [in_profile(message, profile) for message in messages]
     if profile.system == "first":
         result.sort(key=lambda message: _role(message) not in _SYSTEM)
     elif profile.system == "user":
@@ -83,9 +90,11 @@ def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> lis
     return result
 
 
-def _with_one_text(message: Message) -> Message:
-    """Returns a message with its text blocks as one text; media stay blocks."""
-    content = message.get("content")
+def in_profile(message: Message, profile: RenderingProfile) -> Message:
+    """Returns what one message alone must be: its role, and its text blocks as one text; media stay blocks."""
+    if profile.no_developer and message.get("role") == "developer":
+        message = {**message, "role": "system"}
+    content = message.get("content") if profile.one_text else None
     texts = list(map(block_text, content)) if isinstance(content, (list, tuple)) else []
     if not texts or None in texts:
         return message

@@ -13,15 +13,17 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from ..errors import check_list
+from ..errors import CounterUnavailableError, check_list
 from . import messages as framing
 from .base import DIGEST_OVER, TextCounter
 from .blocks import blocks_of
 from .media import MediaTable
-from .profiles import RenderingProfile, apply_profile, join_contents
+from .profiles import RenderingProfile, apply_profile, in_profile, join_contents
 from .protocol import Message, Tool
 from .tools import check_tools
 
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Fields of a message that engines show templates under the names of all of them; the first one counts."""
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10
 _PLAIN = 2  # role and content
@@ -89,7 +91,6 @@ class TokenizerCounter(TextCounter):
             self.band = _BARE_BAND
             return
         self.profile = profile_of(render)
-        self._blocks_pass = keeps_blocks(render) and not self.profile.one_text
         self._cuts = self._checked_cuts(specials, render)
         separated = self._cuts is not None and separates_messages(render, self._cuts)
         self.additive = separated and self._adds_up(render)
@@ -117,6 +118,25 @@ class TokenizerCounter(TextCounter):
             readable = [self._readable(message)[0] for message in messages]
             return self._tokens(apply_profile(readable, self.profile), tools)
         return self.overhead(tools) + sum(map(self._refused, messages))
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
+        """Returns the prompt that is counted, as engines make it: JSON texts of arguments are read as objects.
+
+        Args:
+            messages: a conversation; media that the template cannot show are left out.
+            tools: tool schemas.
+
+        Raises:
+            CounterUnavailableError: the tokenizer has no chat template.
+            TemplateRefusedError: the template does not render the conversation.
+        """
+        if self._render is None:
+            msg = f"a chat template must be there to render with ({self.name!r} has none)."
+            raise CounterUnavailableError(msg)
+        prepared = [self._readable(message)[0] for message in messages]
+        with suppress(TemplateRefusedError):
+            return self._render([_with_objects(message) for message in prepared], tools)
+        return self._render(prepared, tools)
 
     def refusal(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str | None:
         """Returns why the chat template refuses a conversation; None where it renders it."""
@@ -197,6 +217,10 @@ class TokenizerCounter(TextCounter):
         """Returns a message as the template can read it, and what its media cost besides."""
         if not hasattr(message, "get"):  # anything else counts as its text
             return {"role": "user", "content": framing.as_text(message)}, 0
+        message = in_profile(message, self.profile)
+        reasoning = next((message[key] for key in _REASONING if message.get(key) is not None), None)
+        if reasoning is not None:
+            message = {**dict.fromkeys(_REASONING, reasoning), **message, "reasoning_content": reasoning}
         content = message.get("content")
         if content is None or isinstance(content, str):
             return message, 0
@@ -208,7 +232,7 @@ class TokenizerCounter(TextCounter):
                 own = block.get("text") if isinstance(block, Mapping) else block
                 text = join_contents(text, own if isinstance(own, str) else framing.as_text(block), "\n")
             cost += media or 0
-        return (message if self._blocks_pass else {**message, "content": text}), cost
+        return ({**message, "content": text} if self.profile.one_text else message), cost
 
     def _count_rendering(self, text: str) -> int:
         return self.count(text) if self._cuts is None else _sum_of_pieces(text, self._cuts, self.count)
@@ -277,7 +301,8 @@ def profile_of(render: Render) -> RenderingProfile:
         system=system,
         one_system=system != "user" and not takes_systems,
         alternate=not (takes_users and takes_answers),
-        one_text=keeps_blocks(render) and not _shows_blocks(render),
+        one_text=not (keeps_blocks(render) and _shows_blocks(render)),
+        no_developer=not _shows(render, _chat("developer mark0") + turns),
     )
 
 

@@ -272,10 +272,11 @@ def _render(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Rendered:
     )
     around = layout.around()
     messages = layout.messages(*around)
-    if fitted.history is not None and inputs.measure.additive and request.profile is None:
+    if request.profile is not None:
+        messages = apply_profile(messages, request.profile)
+    if fitted.history is not None and inputs.measure.additive and not request.moves:
         total = fitted.history.tokens + inputs.measure.group([m for part in around for m in part])
     else:
-        messages = messages if request.profile is None else apply_profile(messages, request.profile)
         total = inputs.measure.total(messages)
     total += request.extra_tokens + (_beside(request, fitted) if request.beside else 0)
     return Rendered(messages=messages, total=total, fitted=fitted, layout=layout)

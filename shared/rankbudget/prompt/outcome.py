@@ -188,7 +188,7 @@ def needs(
 def _thresholds(request: PromptRequest, inputs: Inputs, prices: Prices) -> dict[tuple[str, str], int]:
     """Returns what each message of a conversation alone needs: it is kept in a known order."""
     timeline = inputs.timeline
-    exact = inputs.measure.additive and not request.counter.band and request.profile is None
+    exact = inputs.measure.additive and not request.counter.band and not request.moves
     by_age = not request.query and request.history_tokens is None
     if timeline is None or timeline.stored is not None or not (exact and by_age and inputs.alone):
         return {}  # for these numbers all of a stored conversation would be read

@@ -81,6 +81,12 @@ class PromptRequest:
     repeatable: bool = True  # with other limits the host would give the same parts
     task_turns: int = 0  # for how many turns the task block has been the same
 
+    @property
+    def moves(self) -> bool:
+        """Whether the profile makes other messages than those that were counted."""
+        own = getattr(self.counter, "profile", None)
+        return self.profile is not None and (self.profile.moves or self.profile != own)
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -1,0 +1,137 @@
+"""What an engine makes of messages before it renders them is counted: blocks, roles, thinking and named templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import counter_for, fit_messages
+from rankbudget.batch import FitPrompt
+from rankbudget.counting.chat_template import ChatTemplate
+from rankbudget.counting.huggingface import from_tokenizer, read_files
+from rankbudget.counting.tokenizer_counter import TemplateRefusedError
+from rankbudget.errors import CounterUnavailableError
+from tests.drawing import draws
+
+from .templates import TEMPLATES, VARIABLES
+from .test_templates import counter, rendering, tokenizer, truth
+
+QUESTION = "When was part 7 replaced?"
+THINKS = TEMPLATES["additive"].replace(
+    "{{ '<|im_end|>\n' }}", "{{ m.reasoning_content or '' }}{{ '<|im_end|>\n' }}"
+)
+TOOLS = [{"type": "function", "function": {"name": "part", "description": "Looks up a part. " * 6}}]
+
+
+def tokens(text: str) -> int:
+    return len(tokenizer("byte_level").encode(text, add_special_tokens=False))
+
+
+def chat_of(turns: int, form: Any) -> list[dict[str, Any]]:
+    """Returns exchanges whose texts are in a form: themselves, or blocks."""
+    made = []
+    for n in range(turns):
+        made += [{"role": "user", "content": form(f"Is part {n} fine?")}]
+        made += [{"role": "assistant", "content": form("It is fine. " * 5)}]
+    return made
+
+
+FORMS = {
+    "text": lambda text: text,
+    "a block": lambda text: [{"type": "text", "text": text}],
+    "two blocks": lambda text: [{"type": "text", "text": half} for half in (text[:5], text[5:])],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", TEMPLATES)
+@draws(cases=len(TEMPLATES))
+@given(
+    form=st.sampled_from(sorted(FORMS)),
+    opening=st.sampled_from(["system", "developer"]),
+    turns=st.integers(0, 30),
+    limit=st.integers(200, 900),
+    alone=st.booleans(),
+)
+def test_messages_are_made_as_they_are_counted(
+    label: str, form: str, opening: str, turns: int, limit: int, alone: bool
+) -> None:
+    """Whatever the form of the texts and the name of the first role: all that is kept is rendered, as counted."""
+    own, made = counter(label), FORMS[form]
+    rules = {"role": opening, "content": made("Answer in French.")}
+    history = [rules, *chat_of(turns, made)]
+    question = {"role": "user", "content": made(QUESTION)}
+    if alone:
+        fitted = fit_messages([*history, question], max_tokens=limit, counter=own)
+        messages, total = list(fitted.messages), fitted.report.total_tokens
+    else:
+        row = FitPrompt(limit, counter=own).row({"history": history, "question": question})
+        messages, total = row["messages"], row["prompt_tokens"]
+    shown = rendering(label, messages)
+    assert truth(label, messages) == total <= limit
+    assert own.render(messages) == shown
+    for said in (rules, question):
+        texts = [said["content"]] if form == "text" else [block["text"] for block in said["content"]]
+        assert all(text in shown for text in texts)
+
+
+@draws()
+@given(
+    name=st.sampled_from(["reasoning_content", "reasoning", "thinking"]),
+    steps=st.integers(1, 10),
+    limit=st.integers(300, 700),
+)
+def test_thinking_counts_under_each_of_its_names(name: str, steps: int, limit: int) -> None:
+    """Engines show it to a template that knows another name."""
+    own = from_tokenizer(tokenizer("byte_level"), name="thinks", template=ChatTemplate(THINKS, VARIABLES))
+    history: list[dict[str, Any]] = [{"role": "user", "content": "Check all parts."}]
+    for n in range(steps):
+        function = {"name": "part", "arguments": json.dumps({"n": n})}
+        call = {"id": f"c{n}", "type": "function", "function": function}
+        thought = f"Part {n} may be worn. " * 6
+        history.append({"role": "assistant", "content": "", name: thought, "tool_calls": [call]})
+        history.append({"role": "tool", "tool_call_id": f"c{n}", "content": "worn"})
+    row = FitPrompt(limit, counter=own).row({"history": history})
+    if row["messages"] is None:
+        return  # the last step alone is over the limit
+    known = [{**m, "reasoning_content": m[name]} if name in m else m for m in row["messages"]]
+    assert tokens(ChatTemplate(THINKS, VARIABLES)(known)) <= row["prompt_tokens"] <= limit
+    assert "may be worn" in own.render(row["messages"])
+
+
+@pytest.mark.parametrize("place", ["a list", "files"])
+def test_tools_are_counted_with_the_template_for_them(tmp_path: Path, place: str) -> None:
+    """Some models have two; engines take the second as soon as there are tools."""
+    both = {"default": TEMPLATES["additive"], "tool_use": TEMPLATES["tools_in_first_user"]}
+    tokenizer("byte_level").save(str(tmp_path / "tokenizer.json"))
+    config: dict[str, Any] = dict(VARIABLES)
+    if place == "a list":
+        config["chat_template"] = [{"name": name, "template": source} for name, source in both.items()]
+    else:
+        (tmp_path / "chat_template.jinja").write_text(both["default"])
+        (tmp_path / "additional_chat_templates").mkdir()
+        (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text(both["tool_use"])
+        assert tmp_path / "additional_chat_templates" / "tool_use.jinja" in read_files(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    own = counter_for(str(tmp_path))
+    for label, tools in (("additive", None), ("tools_in_first_user", TOOLS)):
+        row = FitPrompt(400, counter=own).row(
+            {"history": chat_of(30, FORMS["text"]), "question": QUESTION, "tools": tools}
+        )
+        shown = rendering(label, row["messages"], tools)
+        assert own.render(row["messages"], tools) == shown  # type: ignore[attr-defined]
+        assert tokens(shown) == row["prompt_tokens"] <= 400
+
+
+def test_a_prompt_is_rendered_or_an_error_says_why() -> None:
+    """Without a template there is nothing to render with, and a template may refuse."""
+    bare = from_tokenizer(tokenizer("byte_level"), name="bare")
+    with pytest.raises(CounterUnavailableError, match="must be there to render with"):
+        bare.render([{"role": "user", "content": "Hi"}])
+    with pytest.raises(TemplateRefusedError, match="alternate"):
+        counter("demands_alternation").render([{"role": "user", "content": "Hi"}] * 2)
