@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -137,6 +137,8 @@ class SlotSettings(LimitSettings):
 
         A slot that is not shown gets no room; a question then only ranks what is kept.
         """
+        # They are read more than once.
+        value = {key: list(one) if isinstance(one, Iterator) else one for key, one in value.items()}
         keys, hidden, warnings = self._slots_in(value, names or self._names_shown(value, show), show)
         question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}

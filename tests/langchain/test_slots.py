@@ -97,6 +97,26 @@ def test_a_question_of_several_messages_is_never_sent_uncounted() -> None:
     }
 
 
+@pytest.mark.parametrize("made", [iter, lambda held: filter(None, held), lambda held: (one for one in held)])
+def test_what_is_read_once_is_kept_as_a_list_is(made: Any) -> None:
+    """A prompt that is rendered to be measured has read the iterator before the documents are read."""
+    prompt = ChatPromptTemplate(
+        [("system", "Use\n{context}"), MessagesPlaceholder("history"), ("human", "{question}")]
+    )
+    shown = RunnablePassthrough.assign(
+        context=lambda held: "\n".join(d.page_content for d in held["documents"])
+    )
+    given: dict[str, Any] = {
+        "question": "What is E4?",
+        "documents": [Document(f"Error E{i} means fault {i}.") for i in range(9)],
+        "history": [HumanMessage("hi"), AIMessage("ho")],
+    }
+    for limit in (60, 5_000):
+        trimmer = BudgetTrimmer(max_tokens=limit, counter=EXACT, prompt=shown | prompt)
+        once = {**given, "documents": made(given["documents"]), "history": made(given["history"])}
+        assert trimmer.fit(once).value == trimmer.fit(given).value
+
+
 def test_documents_may_be_a_generator() -> None:
     """Whatever can be walked through is a slot's content, as for the history; it comes back as a list."""
     found = [Document(f"Fact {i}") for i in range(3)]

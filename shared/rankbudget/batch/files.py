@@ -68,7 +68,7 @@ def fit_files(
 
     Args:
         source: a .jsonl, .ndjson or .parquet file.
-        target: a file of one of these formats; it is replaced when all rows are done, or the file that a link means.
+        target: a file of one of these formats, or a link to one; it is replaced when all rows are done.
         fit: fits the rows.
         workers: processes, 1 or more; None takes one for each processor core. With more than one, call this
             under `if __name__ == "__main__":`.

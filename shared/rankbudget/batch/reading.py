@@ -247,7 +247,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _message(name: str, message: Any) -> Any:
-    """Returns a message as providers take it: with a role of theirs, its id a text, no `scope` and no empty calls.
+    """Returns a message as providers take it: a role of theirs, its id a text, no `scope`, no empty calls.
 
     One that not all may see is refused.
     """

@@ -38,7 +38,7 @@ The long texts are known by their digests, so that all results of a long run hav
 def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, question: str | None) -> str:
     """Returns what `compress_structured` does, or without a question the start and the end of a text.
 
-    Blanks at the ends of lines and all but one of empty lines in a row go first, as of a screen or a fixed-width file.
+    Blanks at the ends of lines and all but one of empty lines in a row go first, as of a screen.
     """
     digest = blake2b(repr((len(text), question)).encode(), digest_size=16)
     digest.update(text.encode("utf-8", "surrogatepass"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ..relevance.asking import is_asked
 from ..relevance.lexical import KeywordScorer
@@ -37,7 +38,20 @@ def relevant(timeline: Timeline, room: int) -> Selection | None:
     if not turns or room < timeline.cost(stay):
         return None
     has_steps = any(unit.stop - unit.start > 1 for turn in turns for unit in turn.units)
-    return (_beside_steps if has_steps else _by_relevance)(timeline, turns, stay, room)
+    chosen = (_beside_steps if has_steps else _by_relevance)(timeline, turns, stay, room)
+    return _answered(timeline, chosen) if chosen is not None and timeline.thread.answered else chosen
+
+
+def _answered(timeline: Timeline, chosen: Selection) -> Selection:
+    """Returns a selection without steps before a question, as their answer was left out."""
+    kept: list[Unit] = []
+    asks = timeline.ended
+    for unit in sorted(chosen.units, key=lambda unit: unit.start, reverse=True):
+        if asks and unit.stop - unit.start > 1:
+            continue
+        kept.append(unit)
+        asks = timeline.role(unit.start) == "user"
+    return replace(chosen, units=kept, tokens=timeline.cost(kept, chosen.edits))
 
 
 def _read(timeline: Timeline, room: int) -> list[Turn]:

@@ -49,6 +49,7 @@ class Thread:
     for_question: bool  # shortened texts keep what the current question names, too
     query: str | None
     question: str  # the text of the current question where the host gave it apart, or ""
+    answered: bool  # a step without its answer may not be before a question
     asked_elsewhere: bool  # the current question is not among the messages, so that all of them may go
     sent: bool
     held: bool

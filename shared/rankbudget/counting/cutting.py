@@ -32,7 +32,7 @@ _WIDEST = 512
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
 _FAR = 20_000
-"""So many characters in, another few make no difference, and runs of one letter are measured whole each time."""
+"""So far in, a few characters make no difference, and each guess may count all of a run of one letter."""
 
 
 class Sums(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import BudgetConfigError, did_you_mean
@@ -26,6 +26,8 @@ class RenderingProfile:
         alternate: neighbours of one role become one message; tool results stay apart, their calls name them.
         one_text: the text blocks of a message become one text, of which a template may show the first alone.
         no_developer: there is no such role, it becomes "system".
+        answered: no question may follow results of tools: where messages are chosen by a query, steps whose
+            answer is left out are left out, too.
 
     Example:
         >>> strict = RenderingProfile(system="user", alternate=True)
@@ -39,6 +41,7 @@ class RenderingProfile:
     alternate: bool = False
     one_text: bool = False
     no_developer: bool = False
+    answered: bool = False
 
     @property
     def moves(self) -> bool:
@@ -51,7 +54,7 @@ PROFILES: dict[str, RenderingProfile] = {
     "openai": RenderingProfile(),
     "anthropic": _STRICT,
     "google": _STRICT,
-    "mistral": _STRICT,
+    "mistral": replace(_STRICT, answered=True),
     "alternating": RenderingProfile(system="user", one_system=True, alternate=True),
 }
 """Profiles by provider; "alternating" is what the strictest chat templates want."""
@@ -91,7 +94,7 @@ def apply_profile(messages: Sequence[Message], profile: RenderingProfile) -> lis
 
 
 def in_profile(message: Message, profile: RenderingProfile) -> Message:
-    """Returns what one message alone must be: its role, and its text blocks as one text; media stay blocks."""
+    """Returns what one message must be: its role, and its text blocks as one text; media stay blocks."""
     if profile.no_developer and message.get("role") == "developer":
         message = {**message, "role": "system"}
     content = message.get("content") if profile.one_text else None

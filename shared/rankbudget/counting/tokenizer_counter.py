@@ -120,7 +120,7 @@ class TokenizerCounter(TextCounter):
         return self.overhead(tools) + sum(map(self._refused, messages))
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
-        """Returns the prompt that is counted, as engines make it: JSON texts of arguments are read as objects.
+        """Returns the prompt that is counted, as engines make it: JSON texts of arguments are objects.
 
         Args:
             messages: a conversation; media that the template cannot show are left out.
@@ -294,6 +294,7 @@ def profile_of(render: Render) -> RenderingProfile:
         system = "user"
     elif not _shows(render, [*_chat("system mark0"), *turns[:2], *_chat("system mark4"), turns[2]]):
         system = "first"  # a later one is refused, or takes the place of the first
+    step = _chat("user mark5", "call", "result mark6")
     takes_systems = _shows(render, _chat("system mark8", "system mark9") + turns)
     takes_users = _shows(render, _chat("user mark8") + turns)
     takes_answers = _shows(render, turns + _chat("assistant mark8", "assistant mark9", "user mark7"))
@@ -302,6 +303,7 @@ def profile_of(render: Render) -> RenderingProfile:
         one_system=system != "user" and not takes_systems,
         alternate=not (takes_users and takes_answers),
         one_text=not (keeps_blocks(render) and _shows_blocks(render)),
+        answered=not _shows(render, [*step, *_chat("user mark7")]) and _shows(render, [*step, *turns[1:]]),
         no_developer=not _shows(render, _chat("developer mark0") + turns),
     )
 

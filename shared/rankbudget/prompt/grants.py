@@ -85,6 +85,7 @@ def _timeline(request: PromptRequest, measure: Measure, turn: Turn, *, remembers
         for_question=remembers or request.cut != "stable",
         query=request.query,
         question=request.question_text,
+        answered=request.profile is not None and request.profile.answered,
         asked_elsewhere=request.asked_elsewhere or request.question is not None,
         sent=request.sent,
         held=request.held,

@@ -39,6 +39,13 @@ TEMPLATES: dict[str, str] = {
     "{% if not loop.first %}{{ raise_exception('system must be first') }}{% endif %}{{ m['content'] + '\n\n' }}{% else %}"
     "{% if (m['role'] == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('roles must alternate user/assistant') }}{% endif %}{% set ns.n = ns.n + 1 %}"
     "{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% else %}{{ ' ' + (m['content'] or '') + eos_token }}{% endif %}{% endif %}{% endfor %}",
+    # The same without the messages of tools: a question behind results stands behind the question before them.
+    "alternates_without_tools": "{{ bos_token }}{% set ns = namespace(n=0) %}{% for m in messages %}{% if m['role'] == 'system' %}"
+    "{% if not loop.first %}{{ raise_exception('system must be first') }}{% endif %}{{ m['content'] + '\n\n' }}"
+    "{% elif m['role'] == 'tool' %}{{ '<tool_response>' + m['content'] + '</tool_response>' }}{% elif m.tool_calls %}"
+    + CALLS
+    + "{% else %}{% if (m['role'] == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('roles must alternate user/assistant') }}{% endif %}{% set ns.n = ns.n + 1 %}"
+    "{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% else %}{{ ' ' + (m['content'] or '') + eos_token }}{% endif %}{% endif %}{% endfor %}",
     # No system role at all, and turns must alternate.
     "refuses_system": "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     "{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate') }}{% endif %}"

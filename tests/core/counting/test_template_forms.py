@@ -104,6 +104,39 @@ def test_thinking_counts_under_each_of_its_names(name: str, steps: int, limit: i
     assert "may be worn" in own.render(row["messages"])
 
 
+@draws()
+@given(
+    turns=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 20), st.integers(1, 30)), min_size=2, max_size=14
+    ),
+    named=st.integers(0, 13),
+    limit=st.integers(150, 800),
+)
+def test_no_question_follows_results_where_templates_refuse_it(
+    turns: list[tuple[int, int, int]], named: int, limit: int
+) -> None:
+    """Of an older exchange the step that serves the query may stay without its answer, unless that is refused."""
+    own, history, number = counter("alternates_without_tools"), list[dict[str, Any]](), 0
+    for n, (steps, size, length) in enumerate(turns):
+        history.append({"role": "user", "content": f"Turn {n}: look. " * size})
+        for _ in range(steps):
+            number += 1
+            call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            history.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            said = f"Valve {n} was replaced. " + "It is dry. " * length
+            history.append({"role": "tool", "tool_call_id": f"c{number}", "content": said})
+        history.append({"role": "assistant", "content": "All is fine. " * size})
+    asked = f"When was valve {named} replaced?"
+    chat = [*history, {"role": "user", "content": asked}]
+    rendering("alternates_without_tools", chat)
+    fitted = fit_messages(chat, max_tokens=limit, counter=own, query=asked)
+    messages = list(fitted.messages)
+    assert truth("alternates_without_tools", messages) == fitted.report.total_tokens <= limit
+    row = FitPrompt(limit, counter=own, by_question=True).row({"history": history, "question": asked})
+    assert row["budget_error"] is None
+    assert truth("alternates_without_tools", row["messages"]) == row["prompt_tokens"] <= limit
+
+
 @pytest.mark.parametrize("place", ["a list", "files"])
 def test_tools_are_counted_with_the_template_for_them(tmp_path: Path, place: str) -> None:
     """Some models have two; engines take the second as soon as there are tools."""

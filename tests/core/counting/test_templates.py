@@ -89,6 +89,7 @@ def conversation(
 
 SHAPES = {
     "demands_alternation": {"system": "first", "alternate": True},
+    "alternates_without_tools": {"system": "first", "alternate": True},
     "refuses_system": {"system": "none", "alternate": True},
     "first_block_of_system": {"system": "first", "alternate": True},
 }
