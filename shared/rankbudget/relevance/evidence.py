@@ -8,22 +8,23 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 import regex
 
 from ..segment import Segment
-from .all_said import SEVERAL, saying_all
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, ratings_of
-from .owners import NONE, owners_of
+from .named import bits_of, weigher
 from .protocol import Scorer
 from .question import plain_question
-from .records import Marks, marks_of
+from .records import Traces
 from .sentences import parts_of
 from .stopwords import STOP_WORDS
-from .words import NAMING, content_terms, keys_in, names_one, raw_words, stem
+from .tree import NONE, Tree, joined, tree_of
+from .troubles import traces_in
+from .words import content_terms, keys_in, names_one, raw_words, stem
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -47,8 +48,8 @@ MOST_ASKED = 0.9
 
 Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
-KEYED_ONE_IN = 10
-"""Five sentences may have a key that comes before all else, where they are no more than one in ten."""
+SEVERAL = 5
+"""Sentences that may have a word that tells them from others, where they are few in all."""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
@@ -156,21 +157,22 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
 
 
 def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> list[float]:
-    """Returns the rank of each sentence: 0, 1 for a direct match, more for one with a key of the question.
+    """Returns the rank of each sentence: 1 for a direct match, else 0.
 
-    A direct match has an id that is asked for, or most of what is asked and a word that few have. The words
-    of a document's title do not count in it: its first sentence has them, whatever is asked.
+    A direct match has an id that is asked for, or a word that few have and, with what is said above it, most
+    of what is asked. The words of a document's title do not count in it: its first sentence has them,
+    whatever is asked.
     """
     texts, owners = split.texts, split.owners
     titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
     held = _asked_words(query, texts)
     total = sum([weight for weight, _ in held.values()])
     beside = [total - sum([weight for t, (weight, _) in held.items() if t in title]) for title in titles]
-    said = [0.0] * len(texts)
     own = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
-    for term, places in own.items():
-        for j in places:
-            said[j] += held[term][0]
+    words, weigh = bits_of(own.values(), len(texts)), weigher([held[term][0] for term in own])
+    for j, parent in enumerate(split.parents):
+        words[j] |= words[parent] if parent != NONE else 0
+    said = list(map(weigh, words))
     ranks, few = [0.0] * len(texts), max(1, len(texts) // ONE_IN)
     for term, places in own.items():
         times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
@@ -179,25 +181,7 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:
                 ranks[j] = 1.0
-    holders = {term: places for term, (_, places) in held.items()}
-    for j, rank in saying_all(holders, segments, split, titles).items():
-        ranks[j] = max(rank, ranks[j])
-    _lift_keyed(ranks, query, texts, held)
     return ranks
-
-
-def _lift_keyed(
-    ranks: list[float],
-    query: str,
-    texts: Sequence[str],
-    held: Mapping[str, tuple[float, Mapping[int, int]]],
-) -> None:
-    """Adds to the ranks of sentences with a key of the question that few others have, by its weight."""
-    few = max(1, len(texts) // ONE_IN, min(SEVERAL, len(texts) // KEYED_ONE_IN))
-    for key in filter(NAMING.search, dict.fromkeys(keys_in(query))):
-        weight, places = held.get(key, (0.0, {}))
-        for j in places if len({texts[j] for j in places}) <= few else ():
-            ranks[j] = max(1.0, ranks[j]) + weight
 
 
 def _in_tiers(ratings: list[float], ranks: Sequence[float]) -> list[float]:
@@ -274,25 +258,20 @@ class Sentences:
         return [list(islice(each, len(pieces))) for pieces in self.by_text]
 
     @cached_property
-    def marks(self) -> dict[int, Marks]:
-        """The tables and stack traces of the texts that have some."""
-        found = ((i, marks_of(pieces)) for i, pieces in enumerate(self.by_text) if len(pieces) > 1)
-        return {i: marks for i, marks in found if any(marks)}
+    def traces(self) -> dict[int, Traces]:
+        """The stack traces of the texts that have some."""
+        found = ((i, list(traces_in(pieces))) for i, pieces in enumerate(self.by_text) if len(pieces) > 1)
+        return {i: traces for i, traces in found if traces}
 
     @cached_property
-    def heads(self) -> list[int]:
-        """The position of the sentence that says whose each one is; empty where no text is of records."""
-        found = [owners_of(pieces) for pieces in self.by_text]
-        starts = accumulate(map(len, found), initial=0)
-        return (
-            [
-                own if own == NONE else own + start
-                for start, owners in zip(starts, found, strict=False)
-                for own in owners
-            ]
-            if any(own != NONE for owners in found for own in owners)
-            else []
-        )
+    def trees(self) -> list[Tree]:
+        """What each sentence of each text is inside of."""
+        return [tree_of(pieces) for pieces in self.by_text]
+
+    @cached_property
+    def parents(self) -> list[int]:
+        """The position of the sentence that each one is inside of."""
+        return joined([tree.parents for tree in self.trees])
 
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""
