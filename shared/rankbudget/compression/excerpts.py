@@ -43,6 +43,8 @@ _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
 _SHORT_ABOVE = 120
 """Characters of a line that stays with each one inside it that is asked for."""
+_STOPPED = re.compile(r"[.!?…。！？,;:|>][\s\"'”»)\]]*\Z|\n\Z")
+"""Ends of sentences, lines and items; a long line without these is parted after so many characters."""
 _PREFIX = 2
 """Characters that a word and its stem have in common at least."""
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
@@ -71,6 +73,11 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
     others = _others_question(asking, text) or asked
     asks = _places_of(asking, pieces)
     ranked, held = _ranked(pieces, asks, others, asked)
+    first, last = _run(pieces, ranked[0][0]) if ranked[0] else (0, 0)
+    if last - first > 1:
+        pieces[first:last] = ["".join(pieces[first:last])]
+        asks = _places_of(asking, pieces)
+        ranked, held = _ranked(pieces, asks, others, asked)
     near, some, _ = ranked
     is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
     if not is_list and not near and not some and not (of_lines and any(troubles(pieces))):
@@ -83,7 +90,7 @@ def _maker(
 ) -> Excerpt:
     """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
     tree = tree_of(pieces)
-    hits, beside = _named(pieces, tree, asks, held)
+    hits, beside = _named(pieces, tree, asks, held, ranked[0])
     told = _without(pieces, asks)
     order = [*hits, *by_importance(told, asked, ends_first=2, beside=beside, ranked=ranked)]
     changes = {i: added for i, added in _changes(pieces).items() if i not in asks}
@@ -99,9 +106,9 @@ def _maker(
 
 
 def _named(
-    pieces: Sequence[str], tree: Tree, asks: Sequence[int], held: Sequence[Words]
+    pieces: Sequence[str], tree: Tree, asks: Sequence[int], held: Sequence[Words], near: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Returns the records asked for, first lines that say something new; and what is around other lines."""
+    """Returns the records asked for, first lines that say something new; and what is around `near` lines."""
     holders: dict[str, list[int]] = {}
     for i, words in enumerate(held):
         is_question = i in asks and is_asked(pieces[i])
@@ -118,7 +125,7 @@ def _named(
                 told |= named.own[i]
         found = [*named.around(record[0]), *record, *record_at(record[0])]
         (inside if is_inside else beside).extend(found)
-    return list(dict.fromkeys([*hits, *inside])), beside
+    return list(dict.fromkeys([*hits, *inside])), [*beside, *chain.from_iterable(map(record_at, near))]
 
 
 def _ranked(
@@ -158,6 +165,16 @@ def _changes(pieces: Sequence[str]) -> dict[int, int]:
 def _without(pieces: Sequence[str], asks: Sequence[int]) -> list[str]:
     """Returns the pieces without those that ask, which do not answer."""
     return ["" if i in asks else piece for i, piece in enumerate(pieces)]
+
+
+def _run(pieces: Sequence[str], at: int) -> tuple[int, int]:
+    """Returns where a piece starts and stops with neighbours that only a bound parts: a fact may cross it."""
+    first, last = at, at + 1
+    if at and not _STOPPED.search(pieces[at - 1]):
+        first -= 1
+    if last < len(pieces) and not _STOPPED.search(pieces[at]):
+        last += 1
+    return first, last
 
 
 def _pieces_of(text: str, *, of_lines: bool, asked: Words) -> tuple[list[str], str]:

@@ -16,6 +16,7 @@ import regex
 from ..segment import Segment
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, ratings_of
+from .long_lines import LONGEST
 from .named import bits_of, weigher
 from .protocol import Scorer
 from .question import plain_question
@@ -50,6 +51,12 @@ Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
 SEVERAL = 5
 """Sentences that may have a word that tells them from others, where they are few in all."""
+FEWEST = 2
+"""Words of a question of which all can be said."""
+SAID, TOGETHER = 1.0, 0.5
+"""Ranks of a direct match, and of a short text that is one: a single row of it may be named."""
+SHORT_ONE_IN = 4
+"""No more than one in so many of the texts may say all of it, where these are few."""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
@@ -157,10 +164,10 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
 
 
 def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> list[float]:
-    """Returns the rank of each sentence: 1 for a direct match, else 0.
+    """Returns the rank of each sentence: 0, or that of a direct match.
 
     A direct match has an id that is asked for, or a word that few have and, with what is said above it, most
-    of what is asked. The words of a document's title do not count in it: its first sentence has them,
+    of what is asked; or it says all of that, as few do. The words of a document's title do not count in it: its first sentence has them,
     whatever is asked.
     """
     texts, owners = split.texts, split.owners
@@ -173,14 +180,58 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
     for j, parent in enumerate(split.parents):
         words[j] |= words[parent] if parent != NONE else 0
     said = list(map(weigh, words))
-    ranks, few = [0.0] * len(texts), max(1, len(texts) // ONE_IN)
+    ranks, few = _saying_all(words, own, titles, segments, split), max(1, len(texts) // ONE_IN)
     for term, places in own.items():
         times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
         named = times <= few and names_one(term)
         for j in places if times <= max(few, SEVERAL) else ():
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
             if named or enough or said[j] >= MOST_ASKED * total:
-                ranks[j] = 1.0
+                ranks[j] = SAID
+    return ranks
+
+
+def _saying_all(
+    words: Sequence[int],
+    own: Mapping[str, Sequence[int]],
+    titles: Sequence[Container[str]],
+    segments: Sequence[Segment],
+    split: Sentences,
+) -> list[float]:
+    """Returns the ranks of the few sentences that say all that is asked, else of such short texts.
+
+    Each of its words may be common. What only openers say by themselves, as the head of a table, names a
+    kind of value: rows of another chunk say the rest.
+
+    Args:
+        words: those of the question that each sentence says, with what is above it, as bits.
+        own: the sentences with each word that the title of their text does not have.
+        titles: the words of each text's title.
+        segments: the texts.
+        split: their sentences.
+    """
+    ranks, owners, openers, rank = [0.0] * len(words), split.owners, set(split.parents), SAID
+    alone = Counter(chain.from_iterable(own.values()))
+    bits = {t: 1 << n for n, t in enumerate(own)}
+    names_kind = {t for t, held in own.items() if held and all(alone[j] == 1 and j in openers for j in held)}
+    every = sum([bit for t, bit in bits.items() if t not in names_kind])
+    if every.bit_count() < FEWEST:
+        return ranks
+    beside = [sum([bit for t, bit in bits.items() if t in title]) for title in titles]
+    found = [j for j in alone if not every & ~(words[j] | beside[owners[j]])]
+    if found:
+        few = len({split.texts[j] for j in found}) <= max(SEVERAL, len(words) // ONE_IN)
+    else:
+        together = list(beside)
+        for j in alone:
+            together[owners[j]] |= words[j]
+        short = {
+            i for i, said in enumerate(together) if not every & ~said and len(segments[i].text) <= LONGEST
+        }
+        few = len({segments[i].text for i in short}) <= min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
+        found, rank = [j for j in alone if owners[j] in short], TOGETHER
+    for j in found if few else ():
+        ranks[j] = rank
     return ranks
 
 
