@@ -171,30 +171,38 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
     whatever is asked.
     """
     texts, owners = split.texts, split.owners
-    titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
     held = _asked_words(query, texts)
-    total = sum([weight for weight, _ in held.values()])
-    beside = [total - sum([weight for t, (weight, _) in held.items() if t in title]) for title in titles]
-    own = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
-    words, weigh = bits_of(own.values(), len(texts)), weigher([held[term][0] for term in own])
-    for j, parent in enumerate(split.parents):
-        words[j] |= words[parent] if parent != NONE else 0
-    said = list(map(weigh, words))
-    ranks, few = _saying_all(words, own, titles, segments, split), max(1, len(texts) // ONE_IN)
-    for term, places in own.items():
-        times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
+    words = bits_of([holders for _, holders in held.values()], len(texts))
+    titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
+    titled = [sum([1 << n for n, term in enumerate(held) if term in title]) for title in titles]
+    own = [said & ~titled[owner] for said, owner in zip(words, owners, strict=True)]
+    weigh = weigher([weight for weight, _ in held.values()])
+    said = [weigh(said) for said in _with_above(own, split.parents)]
+    total = weigh((1 << len(held)) - 1)
+    beside = [total - weigh(title) for title in titled]
+    ranks, few = _saying_all(words, own, titled, segments, split), max(1, len(texts) // ONE_IN)
+    for n, (term, (_, holders)) in enumerate(held.items()):
+        times = len({texts[j] for j in holders})  # a sentence of two overlapping chunks is one
         named = times <= few and names_one(term)
-        for j in places if times <= max(few, SEVERAL) else ():
+        for j in holders if times <= max(few, SEVERAL) else ():
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
-            if named or enough or said[j] >= MOST_ASKED * total:
+            if own[j] >> n & 1 and (named or enough or said[j] >= MOST_ASKED * total):
                 ranks[j] = SAID
     return ranks
 
 
+def _with_above(words: Sequence[int], parents: Sequence[int]) -> list[int]:
+    """Returns words as bits with those of all that each sentence is inside of."""
+    made: list[int] = []
+    for said, parent in zip(words, parents, strict=True):
+        made.append(said | (made[parent] if parent != NONE else 0))
+    return made
+
+
 def _saying_all(
     words: Sequence[int],
-    own: Mapping[str, Sequence[int]],
-    titles: Sequence[Container[str]],
+    own: Sequence[int],
+    titled: Sequence[int],
     segments: Sequence[Segment],
     split: Sentences,
 ) -> list[float]:
@@ -204,32 +212,30 @@ def _saying_all(
     kind of value: rows of another chunk say the rest.
 
     Args:
-        words: those of the question that each sentence says, with what is above it, as bits.
-        own: the sentences with each word that the title of their text does not have.
-        titles: the words of each text's title.
+        words: those of the question that each sentence says, as bits.
+        own: the same without those of its text's title.
+        titled: the words of each text's title.
         segments: the texts.
         split: their sentences.
     """
     ranks, owners, openers, rank = [0.0] * len(words), split.owners, set(split.parents), SAID
-    alone = Counter(chain.from_iterable(own.values()))
-    bits = {t: 1 << n for n, t in enumerate(own)}
-    names_kind = {t for t, held in own.items() if held and all(alone[j] == 1 and j in openers for j in held)}
-    every = sum([bit for t, bit in bits.items() if t not in names_kind])
+    every = 0
+    for j, said in enumerate(words):
+        every |= said if j not in openers or said.bit_count() > 1 else 0
     if every.bit_count() < FEWEST:
         return ranks
-    beside = [sum([bit for t, bit in bits.items() if t in title]) for title in titles]
-    found = [j for j in alone if not every & ~(words[j] | beside[owners[j]])]
+    found = [j for j, said in enumerate(_with_above(words, split.parents)) if own[j] and not every & ~said]
     if found:
         few = len({split.texts[j] for j in found}) <= max(SEVERAL, len(words) // ONE_IN)
     else:
-        together = list(beside)
-        for j in alone:
-            together[owners[j]] |= words[j]
+        together = list(titled)
+        for j, owner in enumerate(owners):
+            together[owner] |= own[j]
         short = {
             i for i, said in enumerate(together) if not every & ~said and len(segments[i].text) <= LONGEST
         }
         few = len({segments[i].text for i in short}) <= min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
-        found, rank = [j for j in alone if owners[j] in short], TOGETHER
+        found, rank = [j for j, owner in enumerate(owners) if words[j] and owner in short], TOGETHER
     for j in found if few else ():
         ranks[j] = rank
     return ranks
