@@ -167,8 +167,8 @@ def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -
     """Returns the rank of each sentence: 0, or that of a direct match.
 
     A direct match has an id that is asked for, or a word that few have and, with what is said above it, most
-    of what is asked; or it says all of that, as few do. The words of a document's title do not count in it: its first sentence has them,
-    whatever is asked.
+    of what is asked; or it says all of that, as few do. The words of a document's title do not count in it:
+    its first sentence has them, whatever is asked.
     """
     texts, owners = split.texts, split.owners
     held = _asked_words(query, texts)

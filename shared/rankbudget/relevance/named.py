@@ -16,8 +16,6 @@ _NEARLY = 0.9
 """Share of what the best record says that another one says at least that is named, too."""
 _FEW = 3
 """One in so many records may be named by a question."""
-
-
 _MOST_KINDS = 100
 """Records that say less than another one are left out, unless more ways to say it were found."""
 
