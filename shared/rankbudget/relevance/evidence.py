@@ -56,7 +56,9 @@ FEWEST = 2
 SAID, TOGETHER = 1.0, 0.5
 """Ranks of a direct match, and of a short text that is one: a single row of it may be named."""
 SHORT_ONE_IN = 4
-"""No more than one in so many of the texts may say all of it, where these are few."""
+"""No more than one in so many of the texts may say all of it, where these are few, and never the only one."""
+_HEAD = re.compile(r"(?:(?:[^|\t\d]*[|\t]){2}|(?:[^,;\d]*[,;](?! )){2})[^\d]*\Z")
+"""The names of columns: a row without numbers."""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
@@ -208,8 +210,8 @@ def _saying_all(
 ) -> list[float]:
     """Returns the ranks of the few sentences that say all that is asked, else of such short texts.
 
-    Each of its words may be common. What only openers say by themselves, as the head of a table, names a
-    kind of value: rows of another chunk say the rest.
+    Each of its words may be common. What only heads of tables say, each no other word, names a column: rows
+    of another chunk say the rest.
 
     Args:
         words: those of the question that each sentence says, as bits.
@@ -218,10 +220,9 @@ def _saying_all(
         segments: the texts.
         split: their sentences.
     """
-    ranks, owners, openers, rank = [0.0] * len(words), split.owners, set(split.parents), SAID
-    every = 0
-    for j, said in enumerate(words):
-        every |= said if j not in openers or said.bit_count() > 1 else 0
+    ranks, owners, rank, every = [0.0] * len(words), split.owners, SAID, 0
+    for said, text in zip(words, split.texts, strict=True):
+        every |= said if said.bit_count() > 1 or (said & ~every and not _HEAD.match(text)) else 0
     if every.bit_count() < FEWEST:
         return ranks
     found = [j for j, said in enumerate(_with_above(words, split.parents)) if own[j] and not every & ~said]
@@ -234,7 +235,8 @@ def _saying_all(
         short = {
             i for i, said in enumerate(together) if not every & ~said and len(segments[i].text) <= LONGEST
         }
-        few = len({segments[i].text for i in short}) <= min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN))
+        most = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN), len(segments) - 1)
+        few = len({segments[i].text for i in short}) <= most
         found, rank = [j for j, owner in enumerate(owners) if words[j] and owner in short], TOGETHER
     for j in found if few else ():
         ranks[j] = rank
