@@ -201,6 +201,14 @@ def _with_above(words: Sequence[int], parents: Sequence[int]) -> list[int]:
     return made
 
 
+def _all_said(words: Sequence[int], texts: Sequence[str]) -> int:
+    """Returns all words that are said, but the names of columns: rows of another chunk say the rest."""
+    every = 0
+    for said, text in zip(words, texts, strict=True):
+        every |= said if said.bit_count() > 1 or (said & ~every and not _HEAD.match(text)) else 0
+    return every
+
+
 def _saying_all(
     words: Sequence[int],
     own: Sequence[int],
@@ -210,8 +218,7 @@ def _saying_all(
 ) -> list[float]:
     """Returns the ranks of the few sentences that say all that is asked, else of such short texts.
 
-    Each of its words may be common. What only heads of tables say, each no other word, names a column: rows
-    of another chunk say the rest.
+    Each of its words may be common.
 
     Args:
         words: those of the question that each sentence says, as bits.
@@ -220,9 +227,7 @@ def _saying_all(
         segments: the texts.
         split: their sentences.
     """
-    ranks, owners, rank, every = [0.0] * len(words), split.owners, SAID, 0
-    for said, text in zip(words, split.texts, strict=True):
-        every |= said if said.bit_count() > 1 or (said & ~every and not _HEAD.match(text)) else 0
+    ranks, owners, rank, every = [0.0] * len(words), split.owners, SAID, _all_said(words, split.texts)
     if every.bit_count() < FEWEST:
         return ranks
     found = [j for j, said in enumerate(_with_above(words, split.parents)) if own[j] and not every & ~said]
