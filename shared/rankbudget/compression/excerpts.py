@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
 from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST
-from ..relevance.outline import above, headings_of
-from ..relevance.owners import NONE, named_first, owners_of
+from ..relevance.named import Named
+from ..relevance.question import asks as is_asked
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
-from ..relevance.words import NAMING, raw_words, stem
+from ..relevance.tree import NONE, Tree, above, tree_of
+from ..relevance.words import raw_words, stem
 from .importance import (
     Ranked,
     Words,
     by_importance,
-    inner_first,
     ranked_by_held,
     ranked_by_words,
     says_half,
@@ -41,10 +41,10 @@ _FEWEST_LINES, _FEWEST = 6, 3
 _LONGEST_SHARE, _SHORT = 4, 80
 _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
+_SHORT_ABOVE = 120
+"""Characters of a line that stays with each one inside it that is asked for."""
 _STOPPED = re.compile(r"[.!?…。！？,;:|>][\s\"'”»)\]]*\Z|\n\Z")
 """Ends of sentences, lines and items; a long line without these is parted after so many characters."""
-_KEY_WORDS = 2
-"""Words at the start of a line that may be the name of its field."""
 _PREFIX = 2
 """Characters that a word and its stem have in common at least."""
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
@@ -89,22 +89,43 @@ def _maker(
     pieces: list[str], asks: Sequence[int], ranked: Ranked, held: Sequence[Words], asked: Words, kind: str
 ) -> Excerpt:
     """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
-    told, owners = _without(pieces, asks), owners_of(pieces)
-    record, record_at = _of_records(pieces, owners, held, ranked), records_of(pieces)
-    known = {own for i in record for own in _above(owners, i)}
-    record = list(dict.fromkeys([*_of_sections(pieces, record_at, ranked, held, known), *record]))
-    order = [*record, *by_importance(told, asked, ends_first=2, record=record_at, ranked=ranked)]
+    tree = tree_of(pieces)
+    hits, beside = _named(pieces, tree, asks, held, ranked[0])
+    told = _without(pieces, asks)
+    order = [*hits, *by_importance(told, asked, ends_first=2, beside=beside, ranked=ranked)]
     changes = {i: added for i, added in _changes(pieces).items() if i not in asks}
     order = [*chain.from_iterable([i, changes.get(i, i)][::-1] for i in order), *asks]
     # Without what says whose it is, a line would be read as another record's.
-    order = [*asks, *chain.from_iterable([*reversed(_above(owners, i)), i] for i in order)]
-    owned = {i: {own} for i, own in enumerate(owners) if own != NONE and i not in asks}
+    order = [*asks, *chain.from_iterable([*reversed([*above(tree.owners, i)]), i] for i in order)]
+    owned = {i: {own} for i, own in enumerate(tree.owners) if own != NONE and i not in asks}
     for removed, added in changes.items():
         owned.setdefault(removed, set()).add(added)
-    named = dict.fromkeys([*asks, *record, *ranked[0]], asked)
-    near = frozenset(ranked[0])
-    best = [i for i in [*record, *ranked[0]] if i in near][:1]
+    named = dict.fromkeys([*asks, *hits, *ranked[0]], asked)
+    best = [*hits, *ranked[0]][:1]
     return partial(_pick, pieces, list(dict.fromkeys(order)), named, best, owned, kind=kind)
+
+
+def _named(
+    pieces: Sequence[str], tree: Tree, asks: Sequence[int], held: Sequence[Words], near: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Returns the records asked for, first lines that say something new; and what is around `near` lines."""
+    holders: dict[str, list[int]] = {}
+    for i, words in enumerate(held):
+        is_question = i in asks and is_asked(pieces[i])
+        for word in () if is_question else sorted(set(map(stem, words))):  # "decided" and its stem are one
+            holders.setdefault(word, []).append(i)
+    named, record_at = Named(tree.parents, holders), records_of(pieces, tree)
+    hits, inside, beside = list[int](), list[int](), list[int]()
+    for record in named.records:
+        told, is_inside = named.over(record[0]), tree.parents[record[0]] != NONE
+        for i in record if is_inside else ():
+            if i == record[0] or named.own[i] & ~told:
+                hits += [j for j in reversed(list(above(tree.parents, i))) if len(pieces[j]) <= _SHORT_ABOVE]
+                hits.append(i)
+                told |= named.own[i]
+        found = [*named.around(record[0]), *record, *record_at(record[0])]
+        (inside if is_inside else beside).extend(found)
+    return list(dict.fromkeys([*hits, *inside])), [*beside, *chain.from_iterable(map(record_at, near))]
 
 
 def _ranked(
@@ -130,67 +151,6 @@ def _others_question(asking: str, text: str) -> Words:
     return words_of("\n".join(others))
 
 
-def _of_records(
-    pieces: Sequence[str], owners: Sequence[int], held: Sequence[Words], ranked: Ranked
-) -> list[int]:
-    """Returns the pieces of the records that are asked for: what says it, then those beside it.
-
-    Of records that say about as much, those that are named above their lines come first.
-    """
-    holders: dict[str, list[int]] = {}
-    for i, words in enumerate(held if any(own != NONE for own in owners) else ()):
-        for word in sorted(set(map(stem, words))):  # "decided" and its stem are one word
-            holders.setdefault(word, []).append(i)
-    named = {record[0]: record for record in named_first(owners, holders)}
-    whole: dict[int, list[int]] = {}  # a record with those inside it, as the paragraphs of an invoice
-    for own, record in named.items():
-        whole.setdefault([i for i in (own, *_above(owners, own)) if i in named][-1], []).extend(record)
-    rank = {i: n for n, i in enumerate([*ranked[0], *ranked[1]])}
-    order = sorted(whole, key=lambda own: own not in ranked[0])
-    return [i for own in order for i in _saying_first(whole[own], rank, pieces, held)]
-
-
-def _saying_first(
-    record: Sequence[int], rank: Mapping[int, int], pieces: Sequence[str], held: Sequence[Words]
-) -> list[int]:
-    """Returns the pieces of a record, first those that say all that is asked of it.
-
-    A field with an asked name comes before others with that word: the head of a table has no value.
-    """
-
-    def worth(i: int) -> tuple[bool, bool, int]:
-        start = raw_words(pieces[i][:_SHORT])[:_KEY_WORDS]
-        return i not in rank, held[i].isdisjoint([*start, *map(stem, start)]), rank.get(i, i)
-
-    first, rest, told = list[int](), list[int](), set[str]()
-    for i in sorted(set(record), key=worth):
-        (rest if held[i] <= told else first).append(i)
-        told |= held[i]
-    return [*first, *rest]
-
-
-def _of_sections(
-    pieces: Sequence[str],
-    record: Callable[[int], list[int]],
-    ranked: Ranked,
-    held: Sequence[Words],
-    known: Container[int],
-) -> list[int]:
-    """Returns sections whose headings are asked for and not known, behind lines with a key asked for."""
-    near, some, telling = ranked
-    headings = headings_of(pieces) if telling else []
-    outer = {title.start for i in telling if i in known for title in above(headings, i)}
-    starts = {heading.start for heading in headings} - outer
-    rank = {i: n for n, i in enumerate([*near, *some])}
-    sections = {
-        i: [i, *sorted(record(i)[1:], key=lambda j: rank.get(j, len(rank)))]
-        for i in telling
-        if i in starts and i not in known
-    }
-    coded = [i for i in telling if any(map(NAMING.search, held[i]))] if sections else []
-    return [*coded, *inner_first(sections)]
-
-
 def _changes(pieces: Sequence[str]) -> dict[int, int]:
     """Returns for each line that a diff removes the one that it adds instead."""
     is_diff = any(piece.startswith("@@ ") for piece in pieces)
@@ -200,15 +160,6 @@ def _changes(pieces: Sequence[str]) -> dict[int, int]:
         for found in re.finditer(r"(-+)\++", signs)
         for i in range(*found.span(1))
     }
-
-
-def _above(owners: Sequence[int], i: int) -> list[int]:
-    """Returns what says whose a piece is, the nearest first."""
-    found = []
-    while owners[i] != NONE:
-        i = owners[i]
-        found.append(i)
-    return found
 
 
 def _without(pieces: Sequence[str], asks: Sequence[int]) -> list[str]:

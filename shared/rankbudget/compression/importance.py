@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -43,37 +43,26 @@ def by_importance(
     asked: Words,
     *,
     ends_first: int,
-    record: Callable[[int], Iterable[int]] = lambda i: (i,),
+    beside: Sequence[int] = (),
     ranked: Ranked | None = None,
 ) -> list[int]:
     """Returns positions, most worth keeping first.
 
     First are the items that say what was asked, each with a word that none before it says, `ends_first` ends,
-    exceptions if few, further such items with the `record` around each, and those that tell of trouble; then
-    those that say some of it, and all others from the ends towards the middle. `ranked` is what
-    `ranked_by_words` said of them, where that is known.
+    exceptions if few, what is `beside` such items, further ones, and those that tell of trouble; then those
+    that say some of it, and all others from the ends towards the middle. `ranked` is what `ranked_by_words`
+    said of them, where known.
     """
     count = len(items)
     ends = [i for pair in zip(range(count), reversed(range(count)), strict=True) for i in pair]
     near, others, telling = ranked or ranked_by_words(items, asked)
-    records = inner_first({i: list(record(i)) for i in near})
     exceptions, told = troubles(items)
     first = exceptions if len(exceptions) <= _FEW_EXCEPTIONS else []
     return list(
-        dict.fromkeys([*telling, *ends[:ends_first], *first, *records, *exceptions, *told, *others, *ends])
+        dict.fromkeys(
+            [*telling, *ends[:ends_first], *first, *beside, *near, *exceptions, *told, *others, *ends]
+        )
     )
-
-
-def inner_first(records: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Yields records around items, that of a title behind those of the sections that were named, too."""
-    inner: dict[int, list[int]] = {i: [] for i in records}
-    for j, places in records.items():
-        for i in places:
-            if i < j and i in inner:
-                inner[i].append(j)
-    for i in records:
-        for j in sorted([i, *inner[i]], key=lambda j: len(inner[j])):
-            yield from records[j]
 
 
 def saying(items: Sequence[Any], asked: Words) -> list[int]:

@@ -8,22 +8,24 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 import regex
 
 from ..segment import Segment
-from .all_said import SEVERAL, saying_all
 from .corpus import ONE_IN, BoundedCache, TermIndex, lead_of, scored_texts
 from .fusion import default_scorer, ratings_of
-from .owners import NONE, owners_of
+from .long_lines import LONGEST
+from .named import bits_of, weigher
 from .protocol import Scorer
 from .question import plain_question
-from .records import Marks, marks_of
+from .records import Traces
 from .sentences import parts_of
 from .stopwords import STOP_WORDS
-from .words import NAMING, content_terms, keys_in, names_one, raw_words, stem
+from .tree import NONE, Tree, joined, tree_of
+from .troubles import traces_in
+from .words import content_terms, keys_in, names_one, raw_words, stem
 
 T = TypeVar("T")
 Rate = Callable[[str, Sequence[Segment], Scorer], T]
@@ -47,8 +49,16 @@ MOST_ASKED = 0.9
 
 Where one alone has it, or one in 100, `ENOUGH` of what the title does not say.
 """
-KEYED_ONE_IN = 10
-"""Five sentences may have a key that comes before all else, where they are no more than one in ten."""
+SEVERAL = 5
+"""Sentences that may have a word that tells them from others, where they are few in all."""
+FEWEST = 2
+"""Words of a question of which all can be said."""
+SAID, TOGETHER = 1.0, 0.5
+"""Ranks of a direct match, and of a short text that is one: a single row of it may be named."""
+SHORT_ONE_IN = 4
+"""No more than one in so many of the texts may say all of it, where these are few, and never the only one."""
+_HEAD = re.compile(r"(?:(?:[^|\t\d]*[|\t]){2}|(?:[^,;\d]*[,;](?! )){2})[^\d]*\Z")
+"""The names of columns: a row without numbers."""
 _AHEAD = 0.01
 _LETTERS = 4
 _NO_NAME = regex.compile(r"\A\W*\p{Lu}\p{Ll}+|\b\p{Ll}+\b")
@@ -156,48 +166,86 @@ def _asked_words(query: str, texts: tuple[str, ...]) -> dict[str, tuple[float, M
 
 
 def _direct_matches(query: str, segments: Sequence[Segment], split: Sentences) -> list[float]:
-    """Returns the rank of each sentence: 0, 1 for a direct match, more for one with a key of the question.
+    """Returns the rank of each sentence: 0, or that of a direct match.
 
-    A direct match has an id that is asked for, or most of what is asked and a word that few have. The words
-    of a document's title do not count in it: its first sentence has them, whatever is asked.
+    A direct match has an id that is asked for, or a word that few have and, with what is said above it, most
+    of what is asked; or it says all of that, as few do. The words of a document's title do not count in it:
+    its first sentence has them, whatever is asked.
     """
     texts, owners = split.texts, split.owners
-    titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
     held = _asked_words(query, texts)
-    total = sum([weight for weight, _ in held.values()])
-    beside = [total - sum([weight for t, (weight, _) in held.items() if t in title]) for title in titles]
-    said = [0.0] * len(texts)
-    own = {t: [j for j in holders if t not in titles[owners[j]]] for t, (_, holders) in held.items()}
-    for term, places in own.items():
-        for j in places:
-            said[j] += held[term][0]
-    ranks, few = [0.0] * len(texts), max(1, len(texts) // ONE_IN)
-    for term, places in own.items():
-        times = len({texts[j] for j in held[term][1]})  # a sentence of two overlapping chunks is one
+    words = bits_of([holders for _, holders in held.values()], len(texts))
+    titles = [set(map(stem, raw_words(segment.title or ""))) for segment in segments]
+    titled = [sum([1 << n for n, term in enumerate(held) if term in title]) for title in titles]
+    own = [said & ~titled[owner] for said, owner in zip(words, owners, strict=True)]
+    weigh = weigher([weight for weight, _ in held.values()])
+    said = [weigh(said) for said in _with_above(own, split.parents)]
+    total = weigh((1 << len(held)) - 1)
+    beside = [total - weigh(title) for title in titled]
+    ranks, few = _saying_all(words, own, titled, segments, split), max(1, len(texts) // ONE_IN)
+    for n, (term, (_, holders)) in enumerate(held.items()):
+        times = len({texts[j] for j in holders})  # a sentence of two overlapping chunks is one
         named = times <= few and names_one(term)
-        for j in places if times <= max(few, SEVERAL) else ():
+        for j in holders if times <= max(few, SEVERAL) else ():
             enough = times <= few and said[j] >= ENOUGH * beside[owners[j]]
-            if named or enough or said[j] >= MOST_ASKED * total:
-                ranks[j] = 1.0
-    holders = {term: places for term, (_, places) in held.items()}
-    for j, rank in saying_all(holders, segments, split, titles).items():
-        ranks[j] = max(rank, ranks[j])
-    _lift_keyed(ranks, query, texts, held)
+            if own[j] >> n & 1 and (named or enough or said[j] >= MOST_ASKED * total):
+                ranks[j] = SAID
     return ranks
 
 
-def _lift_keyed(
-    ranks: list[float],
-    query: str,
-    texts: Sequence[str],
-    held: Mapping[str, tuple[float, Mapping[int, int]]],
-) -> None:
-    """Adds to the ranks of sentences with a key of the question that few others have, by its weight."""
-    few = max(1, len(texts) // ONE_IN, min(SEVERAL, len(texts) // KEYED_ONE_IN))
-    for key in filter(NAMING.search, dict.fromkeys(keys_in(query))):
-        weight, places = held.get(key, (0.0, {}))
-        for j in places if len({texts[j] for j in places}) <= few else ():
-            ranks[j] = max(1.0, ranks[j]) + weight
+def _with_above(words: Sequence[int], parents: Sequence[int]) -> list[int]:
+    """Returns words as bits with those of all that each sentence is inside of."""
+    made: list[int] = []
+    for said, parent in zip(words, parents, strict=True):
+        made.append(said | (made[parent] if parent != NONE else 0))
+    return made
+
+
+def _all_said(words: Sequence[int], texts: Sequence[str]) -> int:
+    """Returns all words that are said, but the names of columns: rows of another chunk say the rest."""
+    every = 0
+    for said, text in zip(words, texts, strict=True):
+        every |= said if said.bit_count() > 1 or (said & ~every and not _HEAD.match(text)) else 0
+    return every
+
+
+def _saying_all(
+    words: Sequence[int],
+    own: Sequence[int],
+    titled: Sequence[int],
+    segments: Sequence[Segment],
+    split: Sentences,
+) -> list[float]:
+    """Returns the ranks of the few sentences that say all that is asked, else of such short texts.
+
+    Each of its words may be common.
+
+    Args:
+        words: those of the question that each sentence says, as bits.
+        own: the same without those of its text's title.
+        titled: the words of each text's title.
+        segments: the texts.
+        split: their sentences.
+    """
+    ranks, owners, rank, every = [0.0] * len(words), split.owners, SAID, _all_said(words, split.texts)
+    if every.bit_count() < FEWEST:
+        return ranks
+    found = [j for j, said in enumerate(_with_above(words, split.parents)) if own[j] and not every & ~said]
+    if found:
+        few = len({split.texts[j] for j in found}) <= max(SEVERAL, len(words) // ONE_IN)
+    else:
+        together = list(titled)
+        for j, owner in enumerate(owners):
+            together[owner] |= own[j]
+        short = {
+            i for i, said in enumerate(together) if not every & ~said and len(segments[i].text) <= LONGEST
+        }
+        most = min(SEVERAL, max(1, len(segments) // SHORT_ONE_IN), len(segments) - 1)
+        few = len({segments[i].text for i in short}) <= most
+        found, rank = [j for j, owner in enumerate(owners) if words[j] and owner in short], TOGETHER
+    for j in found if few else ():
+        ranks[j] = rank
+    return ranks
 
 
 def _in_tiers(ratings: list[float], ranks: Sequence[float]) -> list[float]:
@@ -274,25 +322,20 @@ class Sentences:
         return [list(islice(each, len(pieces))) for pieces in self.by_text]
 
     @cached_property
-    def marks(self) -> dict[int, Marks]:
-        """The tables and stack traces of the texts that have some."""
-        found = ((i, marks_of(pieces)) for i, pieces in enumerate(self.by_text) if len(pieces) > 1)
-        return {i: marks for i, marks in found if any(marks)}
+    def traces(self) -> dict[int, Traces]:
+        """The stack traces of the texts that have some."""
+        found = ((i, list(traces_in(pieces))) for i, pieces in enumerate(self.by_text) if len(pieces) > 1)
+        return {i: traces for i, traces in found if traces}
 
     @cached_property
-    def heads(self) -> list[int]:
-        """The position of the sentence that says whose each one is; empty where no text is of records."""
-        found = [owners_of(pieces) for pieces in self.by_text]
-        starts = accumulate(map(len, found), initial=0)
-        return (
-            [
-                own if own == NONE else own + start
-                for start, owners in zip(starts, found, strict=False)
-                for own in owners
-            ]
-            if any(own != NONE for owners in found for own in owners)
-            else []
-        )
+    def trees(self) -> list[Tree]:
+        """What each sentence of each text is inside of."""
+        return [tree_of(pieces) for pieces in self.by_text]
+
+    @cached_property
+    def parents(self) -> list[int]:
+        """The position of the sentence that each one is inside of."""
+        return joined([tree.parents for tree in self.trees])
 
     def indexes(self, segments: Sequence[Segment]) -> tuple[TermIndex, TermIndex]:
         """Returns the index of all sentences and that of the segments: hold both while they are asked for."""

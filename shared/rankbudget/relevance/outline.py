@@ -188,6 +188,33 @@ def ruled_tables(pieces: Sequence[str]) -> list[range]:
     return found
 
 
+def tables_of(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
+    """Yields where the head of each table is, and its rows.
+
+    They are lines of as many cells below a head without digits, or what is below one with a rule.
+    """
+    for table in ruled_tables(pieces):
+        yield range(table.start, table.start + 2), range(table.start + 2, table.stop)
+    start, cells = 0, _cells(pieces[0]) if pieces else (0, 0)
+    for j in range(1, len(pieces) + 1):
+        is_last = j + 1 == len(pieces)  # its line may end with the text
+        following = _cells(pieces[j] + "\n" * is_last) if j < len(pieces) else (0, 0)
+        if following == cells and not (any(cells) and is_gap(pieces, j - 1)):
+            continue
+        behind = start + 1 + (start + 1 < j and not any(map(str.isalnum, pieces[start + 1])))
+        if any(cells) and j - behind >= _LEAST_ROWS and not any(map(str.isdigit, pieces[start])):
+            yield range(start, behind), range(behind, j)
+        start, cells = j, following
+
+
+def _cells(line: str) -> tuple[int, int]:
+    """Returns how many bars or tabs, and how many commas or semicolons, a line has; one comma is none."""
+    if not line.endswith("\n"):
+        return 0, 0
+    bars, commas = line.count("|") + line.count("\t"), line.count(",") + line.count(";")
+    return (bars, 0) if bars else (0, commas if commas > 1 else 0)
+
+
 def _in_columns(row: str, gaps: Sequence[tuple[int, int]]) -> bool:
     """Returns whether a row is blank at an end of each gap: its cells are aligned left or right."""
     return bool(gaps) and all(not row[a : a + 1].strip() or not row[b - 1 : b].strip() for a, b in gaps)
@@ -223,12 +250,3 @@ def _header_end(pieces: Sequence[str], i: int) -> int:
             break
     fields = sum(bool(_FIELD.match(piece)) for piece in pieces[i:stop])
     return stop if stop - i > 1 and fields * 2 >= stop - i else 0
-
-
-def above(headings: Sequence[Heading], i: int) -> Iterator[Heading]:
-    """Yields the headings under which a line stands, the nearest first."""
-    level: float = float("inf")
-    for heading in reversed(headings):
-        if heading.stop <= i and heading.level < level:
-            level = heading.level
-            yield heading

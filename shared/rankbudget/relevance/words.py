@@ -135,8 +135,6 @@ def without_counts(question: str) -> str:
     return made if raw_words(made) else question
 
 
-NAMING = re.compile(r"[\d_@#]|\w\w[.:]\w\w")
-"""What tells a key from words that are written with a hyphen or a slash."""
 _NAMES_ONE = regex.compile(r"(?=.*\d)(?=.*\p{L}).{4,}|\p{L}{1,2}\d{1,2}|\d{5,}")
 _LETTER = rf"[^\W_{_NO_SPACES}]"
 _JOINT = "(?:_+|[-./:@#]_*)"

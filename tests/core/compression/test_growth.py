@@ -14,8 +14,8 @@ from rankbudget.compression.truncate import truncate_text
 from rankbudget.compression.units import split_units
 from rankbudget.optimizer.analyzer import AnalyzerConfig
 from rankbudget.relevance.lexical import KeywordScorer
-from rankbudget.relevance.owners import owners_of
 from rankbudget.relevance.sentences import split_sentences
+from rankbudget.relevance.tree import tree_of
 from rankbudget.testing import WordCounter
 from tests.growth import Growth, growth
 
@@ -74,7 +74,7 @@ READERS = {
         "x\n" * 8 + text + "\ny" * 8, 5, WORDS, "What is K-10, and who is ann@corp.com?"
     ),
     "sentences": lambda text: split_sentences(f"{text} "),
-    "records": lambda text: owners_of([f"k{n}: a{text}b\n" for n in range(4)]),
+    "records": lambda text: tree_of([f"k{n}: a{text}b\n" for n in range(4)]),
     "prompt parts": parse_prompt,
     "key moments": find_moments,
     "history": lambda text: ANALYZER.analyze({"history": text}, "q"),
@@ -104,7 +104,7 @@ def test_a_long_run_of_marks_costs_its_length(name, start):
 def test_sentences_without_spaces_cost_their_number():
     """Whether what ten times as many begin with is a key is found in at most `MOST` times the time."""
     lines = lambda n: [f"会社の番号{chr(0x4E00 + i % 5000)}{chr(0x4E00 + i // 7)}です。" for i in range(n)]  # noqa: E731
-    assert grows_linearly(owners_of, lines)[0]
+    assert grows_linearly(tree_of, lines)[0]
 
 
 def test_nested_brackets_that_are_no_json_are_read_once():

@@ -1,16 +1,17 @@
-"""Whose a line is: in a text of records alike, the line above each one that says which record it is of."""
+"""What each line of a text is inside of: headings, names of columns, records, questions."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, takewhile
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
 import regex
 
-from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of
+from .long_lines import depths_of
+from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of, tables_of
 from .question import asks
 from .words import raw_words
 
@@ -40,46 +41,134 @@ _FEWEST = 4
 """Pieces of two records."""
 _NEAR = 8
 """Pieces behind the start of a record among which the one is that names it."""
-_FEW = 3
-"""One in so many records may be named by a question."""
 _NEARLY = 0.8
-"""Share of what the best record says that another one that is named says at least."""
+"""Share of the values that the most telling key has that another one has at least."""
 
 
-def owners_of(pieces: Sequence[str]) -> list[int]:
-    r"""Returns for each piece the position of the one that says whose it is; `NONE` where no record is.
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What each piece of a text is inside of: the heading, head of a table, line or question above it.
 
-    That is the heading above it, the line that it is indented below, the first one of its paragraph or line,
-    or the one before the fields that come in turn: without it, a piece could be read as another record's.
-    A piece under one of several headings has one in any text; other pieces only where several records say it.
-    Below a question, the sentences of a line have its first one, which answers.
-
-    Example:
-        >>> owners_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n"))
-        [-1, 0, -1, 2]
+    `parents` has the position of the nearest one; `NONE` for what is inside of nothing. `owners` has it only
+    where a piece would be read as another's without it. `stops` says where what is inside of a piece ends.
     """
-    if not any(map(ends_line, pieces)):  # one line has no headings, and nothing is indented
-        return _of_records(pieces, set(), [NONE] * len(pieces))
-    rules = rules_of(pieces)
-    headings = _headings_at(pieces, rules)
-    outline = _outline(pieces, rules, headings)
-    found = _of_records(pieces, rules, outline)
-    _add_headings(pieces, found, outline, headings)
-    _add_answers(pieces, found)
+
+    parents: Sequence[int]
+    owners: Sequence[int]
+    stops: Sequence[int]
+
+
+def above(parents: Sequence[int], i: int) -> Iterator[int]:
+    """Yields what a piece is inside of, the nearest first."""
+    while (i := parents[i]) != NONE:
+        yield i
+
+
+def joined(of_texts: Sequence[Sequence[int]]) -> list[int]:
+    """Returns what the pieces of several texts are inside of, as positions among all pieces."""
+    found: list[int] = []
+    for parents in of_texts:
+        start = len(found)
+        found += [i if i == NONE else i + start for i in parents]
     return found
 
 
-def _of_records(pieces: Sequence[str], rules: Container[int], outline: Sequence[int]) -> list[int]:
-    """Returns the owners of what several records say."""
+def tree_of(pieces: Sequence[str]) -> Tree:
+    r"""Returns what each piece of a text is inside of.
+
+    That is the heading above it, the head of its table, the line that it is indented below, the question that
+    it answers, the first one of its paragraph or line, or the one before the fields that come in turn. It
+    owns a piece under one of several headings in any text, and other pieces only where several records say
+    them: without it, they could be read as another record's. Below a question, the first sentence of a line
+    owns the others, which go on with what it answers.
+
+    Example:
+        >>> tree_of(("ann:\n", "  tel: 12\n", "bob:\n", "  tel: 34\n")).owners
+        [-1, 0, -1, 2]
+    """
+    has_lines = any(map(ends_line, pieces))  # one line has no headings, and nothing is indented
+    rules = rules_of(pieces) if has_lines else set[int]()
+    headings = _headings_at(pieces, rules) if has_lines else {}
+    outline = _outline(pieces, rules, headings) if has_lines else [NONE] * len(pieces)
+    owners, parents = _of_records(pieces, rules, outline)
+    if has_lines:
+        _add_headings(pieces, owners, outline, headings)
+        _add_answers(pieces, owners)
+    parents = [parent if own == NONE else own for own, parent in zip(owners, parents, strict=True)]
+    tables = list(tables_of(pieces)) if has_lines else []
+    _add_inner(pieces, parents, owners, tables)
+    # Of a head of several lines, as that of a mail or a table, each names what is below.
+    last = {heading.start: heading.stop - 1 for heading in headings.values()}
+    last.update({head.start: head.stop - 1 for head, _ in tables})
+    for i, start in enumerate(parents):
+        if start in last:
+            parents[i] = min(i - 1, last[start])
+    stops = list(range(1, len(pieces) + 1))
+    for i in range(len(pieces) - 1, -1, -1):
+        if parents[i] != NONE:
+            stops[parents[i]] = max(stops[parents[i]], stops[i])
+    return Tree(parents, owners, stops)
+
+
+def _add_inner(
+    pieces: Sequence[str], parents: list[int], owners: Sequence[int], tables: Sequence[tuple[range, range]]
+) -> None:
+    """Puts rows below the names of their columns, answers below questions, and the inside of brackets."""
+    for head, rows in tables:
+        for i in (*head[1:], *rows):
+            if parents[i] == parents[head.start]:
+                parents[i] = head.start
+    _add_below_questions(pieces, parents)
+    first: dict[int, int] = {}  # what begins with a bracket is named by its first line
+    for i, parent in enumerate(parents):
+        if parent != NONE and not any(map(str.isalnum, pieces[parent])):
+            parents[i] = first.get(parent, parent)
+            first.setdefault(parent, i)
+    if any("{" in piece or "[" in piece for piece in pieces):
+        _add_bracketed(pieces, parents, owners)
+
+
+def _add_below_questions(pieces: Sequence[str], parents: list[int]) -> None:
+    """Puts the rest of a question's paragraph below it, or the next one."""
+    opened = NONE
+    for i, piece in enumerate(pieces):
+        if opened != NONE and parents[i] == parents[opened]:
+            parents[i] = opened
+        if opened != NONE and piece.strip() and is_gap(pieces, i):
+            opened = NONE
+        if asks(piece) and ends_line(piece) and (not i or ends_line(pieces[i - 1])):
+            opened = i
+
+
+def _add_bracketed(pieces: Sequence[str], parents: list[int], owners: Sequence[int]) -> None:
+    """Puts what is in brackets below what opens these."""
+    start = 0
+    for stop in [i + 1 for i, piece in enumerate(pieces) if piece.endswith("\n") or i + 1 == len(pieces)]:
+        depths = depths_of(pieces[start:stop]) if stop - start > 1 else None
+        opened_at: list[tuple[int, int]] = []
+        for i, depth in enumerate(depths or (), start):  # the bracket that begins the line is no depth
+            while opened_at and opened_at[-1][0] >= max(1, depth):
+                opened_at.pop()
+            if opened_at and owners[i] == NONE:
+                parents[i] = opened_at[-1][1]
+            opened_at.append((max(1, depth), i))
+        start = stop
+
+
+def _of_records(
+    pieces: Sequence[str], rules: Container[int], outline: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Returns the owners of what several records say, and what each piece is inside of."""
     inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
     for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
         for shapes in _shapes(texts) if len(pieces) >= _FEWEST else ():
             keys = list(filter(None, shapes))
             is_alike = len(set(keys)) < len(keys)
-            found = _owners(pieces, shapes, rules, list(outline)) if is_alike else []
+            made = _owners(pieces, shapes, rules, list(outline)) if is_alike else []
+            found = _needed(made, shapes)
             if any(own != NONE for own in found):
-                return found
-    return [NONE] * len(pieces)
+                return found, made
+    return [NONE] * len(pieces), list(outline)
 
 
 def _add_headings(
@@ -122,7 +211,7 @@ def _owners(
                     owners[i] = start
                 break
     _give_names(pieces, shapes, owners)
-    return _needed(owners, shapes)
+    return owners
 
 
 def _shapes(pieces: Sequence[str]) -> Iterator[list[str]]:
@@ -229,16 +318,6 @@ def _alike(parted: Sequence[tuple[int, int]], shapes: Sequence[str], share: floa
     return sum([times[shape] > 1 for _, shape in said]) >= max(1, share * len(parted))
 
 
-def _most_alike(parted: Sequence[tuple[int, int]], shapes: Sequence[str]) -> bool:
-    """Returns whether most owners have mostly lines that others have: a table behind one counts once."""
-    lines: dict[int, list[str]] = {}
-    for i, own in parted:
-        lines.setdefault(own, []).append(shapes[i])
-    times = Counter(shape for said in lines.values() for shape in set(said) if shape)
-    alike = [sum([times[shape] > 1 for shape in said]) >= _ALIKE * len(said) for said in lines.values()]
-    return sum(alike) > max(1, _ALIKE * len(lines))
-
-
 def _give_names(pieces: Sequence[str], shapes: Sequence[str], owners: list[int]) -> None:
     """Lets the first line below one that names nothing, as "<person>", say whose the others are.
 
@@ -252,7 +331,7 @@ def _give_names(pieces: Sequence[str], shapes: Sequence[str], owners: list[int])
     again = {i for i in below if i != NONE and same[owners[i], pieces[i].strip()] > 1}
     alike = {(owners[i], shapes[i]) for i in again if shapes[i]}  # "kind: Service" beside two of another kind
     for i in [i for i in below if i in again or (owners[i], shapes[i]) in alike]:
-        near = [j for j in range(i + 1, min(i + 1 + _NEAR, len(pieces))) if i in _above(owners, j)]
+        near = [j for j in range(i + 1, min(i + 1 + _NEAR, len(pieces))) if i in above(owners, j)]
         name = _naming(near, shapes, uses, told) or below[i][0]
         if i in again or told[shapes[i]] < _NEARLY * told.get(shapes[name], 0):
             for j in filter(name.__lt__, below[i]):
@@ -262,77 +341,20 @@ def _give_names(pieces: Sequence[str], shapes: Sequence[str], owners: list[int])
 def _naming(
     near: Sequence[int], shapes: Sequence[str], uses: Mapping[str, int], told: Mapping[str, int]
 ) -> int | None:
-    """Returns the first line whose key has no value twice, or nearly as many values as any other."""
-    keys = {j: told[shapes[j]] for j in near if shapes[j]}
-    least = _NEARLY * max(keys.values(), default=0)
-    return next((j for j, n in keys.items() if n == uses[shapes[j]] or n >= least), None)
+    """Returns the first line whose key has no value twice."""
+    return next((j for j in near if shapes[j] and told[shapes[j]] == uses[shapes[j]]), None)
 
 
 def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
     """Returns the owners of lines of records alike, and theirs."""
-    above = set(owners)
-    lines = [(i, own) for i, own in enumerate(owners) if i not in above and own != NONE]
+    openers = set(owners)
+    lines = [(i, own) for i, own in enumerate(owners) if i not in openers and own != NONE]
     groups: dict[int, list[tuple[int, int]]] = {}
     for i, own in lines:
         groups.setdefault(owners[own], []).append((i, own))
     needed: set[int] = set()
     for group in [lines] if _alike(lines, shapes, _ALIKE) else groups.values():
-        for i, _ in group if _alike(group, shapes, _ALIKE) or _most_alike(group, shapes) else ():
-            needed.update(takewhile(lambda j: j not in needed, _above(owners, i)))
+        for i, _ in group if _alike(group, shapes, _ALIKE) else ():
+            needed.add(i)
+            needed.update(takewhile(lambda j: j not in needed, above(owners, i)))
     return [own if i in needed else NONE for i, own in enumerate(owners)]
-
-
-def named_first(
-    owners: Sequence[int], holders: Mapping[str, Iterable[int]], ratings: Sequence[float] = ()
-) -> list[list[int]]:
-    """Returns the pieces of the records that say most of what was asked, the one that says most first.
-
-    `holders` are the pieces that have each word of the question. A word above a record counts for all of it,
-    and comes before one in it: other records may refer to the one that is named. So do the lines of a record
-    for those inside it, as the name of a customer for the address. Of records that say as much the one with
-    most of it in lines of its own comes first, then the one with the best of the `ratings`. Of too many those
-    are left that say it above their lines; none where none stands out.
-    """
-    above, records = set(owners), dict[int, list[int]]()
-    said: dict[int, set[str]] = {}
-    for word, held in holders.items():
-        for i in held:
-            said.setdefault(i, set()).add(word)
-    over: dict[int, set[str]] = {NONE: set()}
-    for i, own in enumerate(owners):
-        if i in above:
-            over[i] = said.get(i, set()) | over[own]
-        elif own != NONE:
-            records.setdefault(own, []).append(i)
-    lines = {own: set[str]().union(*[said.get(i, ()) for i in places]) for own, places in records.items()}
-    words = {own: over[own].union(*[lines[i] for i in _above(owners, own) if i in lines]) for own in records}
-    times, count = Counter(chain.from_iterable(words.values())), len(records)
-    rarity = {word: math.log(1 + (count - n + 0.5) / (n + 0.5)) for word, n in times.items()}
-    weights = {  # exact sums: a set has no order
-        own: [math.fsum(map(rarity.__getitem__, part)) for part in (found, over[own], lines[own])]
-        for own, found in words.items()
-    }
-    least = _NEARLY * max(weights.values(), default=[0.0])[0]
-    best = [own for own in records if 0 < least <= weights[own][0]]
-    kinds = {frozenset(words[own]) for own in best}
-    named = [own for own in best if not any(words[own] < kind for kind in kinds)]
-    most = max(1, count // _FEW)
-    if len(named) > most:  # a name is above the lines of its record
-        least = _NEARLY * max([weights[own][1] for own in named])
-        named = [own for own in named if 0 < least <= weights[own][1]]
-    if len(named) > most:
-        return []
-    if ratings:
-        named.sort(key=lambda own: max([ratings[i] for i in records[own]]), reverse=True)
-    named.sort(key=weights.__getitem__, reverse=True)
-    around = {
-        own: [i for k in _above(owners, owners[own]) for i in records.get(k, ()) if i in said]
-        for own in named
-    }
-    return [[*_above(owners, own), *around[own], *records[own]] for own in named]
-
-
-def _above(owners: Sequence[int], i: int) -> Iterator[int]:
-    while i != NONE:
-        yield i
-        i = owners[i]
