@@ -84,6 +84,7 @@ TITLES = ("", "Service points\n", "## Service points\n", "<h2>Service points</h2
 def test_a_named_row_stays_whole_with_its_head(
     form: str, size: int, place: int, title: str, question: str, more: int, *, is_result: bool
 ) -> None:
+    """Whatever the form of the table and of the line above it, in the room for the two and no more."""
     rows, place = [HEAD, *map(row_of, range(size))], place % size
     text, asked = title + FORMS[form](rows), question.format(CITIES[place])
     least = title + FORMS[form]([HEAD, rows[place + 1]])
