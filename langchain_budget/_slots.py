@@ -137,8 +137,7 @@ class SlotSettings(LimitSettings):
 
         A slot that is not shown gets no room; a question then only ranks what is kept.
         """
-        # They are read more than once.
-        value = {key: list(one) if isinstance(one, Iterator) else one for key, one in value.items()}
+        value = _readable_twice(value)
         keys, hidden, warnings = self._slots_in(value, names or self._names_shown(value, show), show)
         question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
@@ -393,3 +392,8 @@ def render_prompt(prompt: Any, values: Any) -> list[BaseMessage]:
 def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Returns the system messages of a prompt."""
     return [message for message in messages if CODEC.role(message) in PINNED_ROLES]
+
+
+def _readable_twice(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Returns a dict with lists in the place of iterators: what a prompt shows is rendered several times."""
+    return {key: list(one) if isinstance(one, Iterator) else one for key, one in value.items()}

@@ -9,7 +9,7 @@ from itertools import chain
 
 from ..errors import counted
 from ..relevance.corpus import BoundedCache
-from ..relevance.long_lines import LONGEST
+from ..relevance.long_lines import LONGEST, with_rows
 from ..relevance.named import Named
 from ..relevance.question import asks as is_asked
 from ..relevance.records import records_of
@@ -179,7 +179,8 @@ def _run(pieces: Sequence[str], at: int) -> tuple[int, int]:
 
 def _pieces_of(text: str, *, of_lines: bool, asked: Words) -> tuple[list[str], str]:
     """Returns the lines of a text, or its sentences where that is no list of lines, and what they are."""
-    pieces = text.splitlines(keepends=True) if of_lines else list(split_sentences(text)) if asked else []
+    lines = partial(str.splitlines, keepends=True)
+    pieces = with_rows(text, lines) if of_lines else list(split_sentences(text)) if asked else []
     parts = [
         part for piece in pieces for part in (split_sentences(piece) if len(piece) > LONGEST else (piece,))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 SHORT, LONGEST = 300, 1000
@@ -24,6 +24,12 @@ _BLOCK = r"(?:h[1-6]|p|li|tr|div|dt|dd|pre|table|[uo]l|section|article|header|fo
 _BLOCK_END = re.compile(rf"</{_BLOCK}\s*>|<br\s*/?>|(?<=>)\s*(?=<h[1-6]\b)", re.IGNORECASE)
 _NO_RECORD = re.compile(r"(?:h[1-6]|p|br|b|i|a|em|span|strong|t[dh])\Z", re.IGNORECASE)
 _TAG, _MOST_TAGS = re.compile(r"<(\w[\w:.-]*)"), 8
+_ROW = re.compile(
+    r"(?:<(?:table|thead|tbody|tfoot)\b[^<>]*>\s*)*<tr\b.{0,1000}?</tr\s*>"
+    r"(?:\s*</?(?:table|thead|tbody|tfoot)\b[^<>]*>)*[ \t]*(?:\r?\n)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A row of a table in HTML with what opens the table before it, and what opens or closes parts of it behind it."""
 _LISTS = (  # what ends an item, where two of them meet, the fewest of them, and the most characters of one
     (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
     ("|;", re.compile(r"(?<=[|;])(?= )"), 6, 400),
@@ -35,6 +41,18 @@ _SIGN, _SIGN_EVERY = re.compile(r"""\d+|[.,;:!?()\[\]{}<>|=/\\"“”…、。�
 """What parts text or is data, and characters for each of them; speech that was written down has fewer."""
 _BREATH = re.compile(r".{1,120}(?=\s|\Z)|\S+", re.DOTALL)
 """What such speech is parted into: about as long as a spoken sentence, so that one nearly always fits."""
+
+
+def with_rows(text: str, part: Callable[[str], Iterable[str]]) -> list[str]:
+    """Returns the parts of a text, but each row of a table in HTML as one: its cells may be lines."""
+    found, start = list[str](), 0
+    for match in _ROW.finditer(text) if "</t" in text or "</T" in text else ():
+        indent = len(text[start : match.start()]) - len(text[start : match.start()].rstrip(" \t"))
+        begin = match.start() - indent
+        found += part(text[start:begin]) if start < begin else ()
+        found.append(text[begin : match.end()])
+        start = match.end()
+    return [*found, *(part(text[start:]) if start < len(text) or not found else ())]
 
 
 def records_in(line: str) -> list[str]:

@@ -32,6 +32,7 @@ _CHANGES = re.compile(r"\b[0-9a-f]{7,}\b|\d+")
 _LONGEST_HEADING, _MOST_WORDS = 100, 12
 _RECURS, _HEADER_LINES = 3, 6
 _COLUMNS, _CELLS = re.compile(r"\S(\s{2,})(?=\S)"), re.compile(r"[^\s,;|]+")
+_HTML_CELL, _TAG = re.compile(r"<t[dh]\b", re.IGNORECASE), re.compile(r"<[^<>]*>")
 _LEAST_ROWS, _MOST_ROWS = 3, 0.75
 """Rows that a table has at least, and the share of them that has the form of its head."""
 OTHER = 10
@@ -202,13 +203,19 @@ def tables_of(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
         if following == cells and not (any(cells) and is_gap(pieces, j - 1)):
             continue
         behind = start + 1 + (start + 1 < j and not any(map(str.isalnum, pieces[start + 1])))
-        if any(cells) and j - behind >= _LEAST_ROWS and not any(map(str.isdigit, pieces[start])):
+        if (
+            any(cells)
+            and j - behind >= _LEAST_ROWS
+            and not any(map(str.isdigit, _TAG.sub("", pieces[start])))
+        ):
             yield range(start, behind), range(behind, j)
         start, cells = j, following
 
 
 def _cells(line: str) -> tuple[int, int]:
-    """Returns how many bars or tabs, and how many commas or semicolons, a line has; one comma is none."""
+    """Returns how many bars, tabs or cells of HTML, and how many commas or semicolons, a line has; one comma is none."""
+    if cells := len(_HTML_CELL.findall(line)):
+        return cells, 0
     if not line.endswith("\n"):
         return 0, 0
     bars, commas = line.count("|") + line.count("\t"), line.count(",") + line.count(";")

@@ -18,7 +18,8 @@ _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
 _FEWEST, _FEW = 6, 10
 """Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
-_STEP = 1e-6
+_STEP, _DEEPEST = 1e-6, 16
+"""Between two lines of a record; levels of what a line is inside of, which comes before the next line."""
 _FEW_TRACES = 3
 """So many exceptions in one text are worth as much as the best line of it."""
 
@@ -123,16 +124,16 @@ def _passed_down(
     ratings: Sequence[float], pieces: Sequence[str], parents: Sequence[int], named: Named
 ) -> list[float]:
     """Returns ratings with that of each opener given to what says most inside it, of equals to the first."""
-    made, best, inside = list(ratings), dict[int, tuple[float, int]](), dict[int, list[int]]()
+    made, best, inside = list(ratings), dict[int, tuple[float, float, int]](), dict[int, list[int]]()
     for i in range(len(pieces) - 1, -1, -1):
         if parents[i] != NONE and (i in best or _says(pieces[i])):
             inside.setdefault(parents[i], []).append(i)
-            own = best.get(i) or (named.weight(named.said(i)), -i)
+            own = best.get(i) or (named.weight(named.said(i)), named.weight(named.own[i]), -i)
             best[parents[i]] = max(own, best.get(parents[i], own))
-    for opener, (_, i) in sorted(best.items()):
+    for opener, (*_, i) in sorted(best.items()):
         made[-i] = max(made[-i], made[opener])
     for i in sorted(best, reverse=True):
-        made[i] = max([made[k] for k in inside[i]]) - _STEP / 2
+        made[i] = max([made[k] for k in inside[i]]) - _STEP / _DEEPEST
     return made
 
 

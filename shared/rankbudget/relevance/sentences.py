@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from .corpus import BoundedCache
-from .long_lines import LONGEST, SHORT, breaths_in, items_in, records_in
+from .long_lines import LONGEST, SHORT, breaths_in, items_in, records_in, with_rows
 
 _STOPS, _EAST_ASIAN = ".!?…؟۔।።։།။។", "。！？｡"
 _END = re.compile(  # one set of characters first: ten times faster; no lower case follows a full stop
@@ -86,7 +86,7 @@ MOST = 20_000
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """Returns the sentences of a text with the white space between them: joined, they are the text."""
-    return _SENTENCES.get(text, _split)
+    return _SENTENCES.get(text, lambda text: tuple(with_rows(text, _split)))
 
 
 def parts_of(text: str) -> tuple[str, ...]:

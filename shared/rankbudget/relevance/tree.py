@@ -31,7 +31,9 @@ _GO_ON = 0.8
 _WORDS = regex.compile(r"[\w\s.-]+")
 """What a line has beside its looks: "[db]" and "[web]" look alike, and so do "db:" and "web:"."""
 _TAG = re.compile(r"<[^<>]*>")
-_ROW = re.compile(r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}")
+_ROW = re.compile(
+    r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}|\s*(?:<t(?:able|head|body|r)\b[^<>]*>\s*)+<t[dh]\b", re.IGNORECASE
+)
 """A row of a table: a record by itself."""
 _LIST = re.compile(r"\A\s*\[\r?\n(?=\s*[\[{])")
 """The bracket above the first record of a list: the others are not below that one."""
@@ -115,8 +117,11 @@ def _add_inner(
 ) -> None:
     """Puts rows below the names of their columns, answers below questions, and the inside of brackets."""
     for head, rows in tables:
+        title, outer = head.start - 1, parents[head.start]
+        if title >= 0 and not is_gap(pieces, title) and parents[title] == outer:
+            parents[head.start] = title
         for i in (*head[1:], *rows):
-            if parents[i] == parents[head.start]:
+            if parents[i] == outer:
                 parents[i] = head.start
     _add_below_questions(pieces, parents)
     first: dict[int, int] = {}  # what begins with a bracket is named by its first line
