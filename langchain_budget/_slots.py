@@ -137,7 +137,6 @@ class SlotSettings(LimitSettings):
 
         A slot that is not shown gets no room; a question then only ranks what is kept.
         """
-        value = _readable_twice(value)
         keys, hidden, warnings = self._slots_in(value, names or self._names_shown(value, show), show)
         question = self._question(value.get({**hidden, **keys}.get("query", "")), show)
         found = {slot: key for slot, key in keys.items() if slot != "query" and value.get(key) is not None}
@@ -394,6 +393,6 @@ def system_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [message for message in messages if CODEC.role(message) in PINNED_ROLES]
 
 
-def _readable_twice(value: Mapping[Any, Any]) -> dict[Any, Any]:
+def readable_twice(value: Mapping[Any, Any]) -> dict[Any, Any]:
     """Returns a dict with lists in the place of iterators: what a prompt shows is rendered several times."""
     return {key: list(one) if isinstance(one, Iterator) else one for key, one in value.items()}

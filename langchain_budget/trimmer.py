@@ -17,7 +17,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages, last_question
 from ._limits import planned
-from ._slots import SlotSettings, Trimmed, names_in, render_prompt, reported
+from ._slots import SlotSettings, Trimmed, names_in, render_prompt, reported, readable_twice
 
 
 class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
@@ -129,7 +129,9 @@ class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):
                     "Name yours with history_key= etc."
                 )
                 raise BudgetConfigError(msg)
-            done = yield from self._slots_steps(value, rendered if prompt is not None else [*value], show)
+            done = yield from self._slots_steps(
+                readable_twice(value), rendered if prompt is not None else [*value], show
+            )
             return done if key is None else replace(done, value={**done.value, key: done.report})
         messages = value if isinstance(value, list) else as_messages(value)
         if prompt is None:
