@@ -17,7 +17,7 @@ from rankbudget.errors import BudgetConfigError
 
 from ._convert import as_messages, last_question
 from ._limits import planned
-from ._slots import SlotSettings, Trimmed, names_in, render_prompt, reported, readable_twice
+from ._slots import SlotSettings, Trimmed, names_in, readable_twice, render_prompt, reported
 
 
 class BudgetTrimmer(SlotSettings, RunnableSerializable[Any, Any]):

@@ -29,7 +29,7 @@ _ROW = re.compile(
     r"(?:\s*</?(?:table|thead|tbody|tfoot)\b[^<>]*>)*[ \t]*(?:\r?\n)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""A row of a table in HTML with what opens the table before it, and what opens or closes parts of it behind it."""
+"""A row of a table in HTML with the tags of the table around it."""
 _LISTS = (  # what ends an item, where two of them meet, the fewest of them, and the most characters of one
     (">", re.compile(r"(?<=>)(?=\s?<\w)"), 12, 400),
     ("|;", re.compile(r"(?<=[|;])(?= )"), 6, 400),
