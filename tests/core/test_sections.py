@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for, fit_documents
+from rankbudget import counter_for, fit_documents, fit_text
 from tests.drawing import draws
 
 COUNTER = counter_for("gpt-4o")
@@ -94,3 +95,51 @@ def test_the_rest_of_an_answer_stays_behind_its_beginning(
     for topic in topics:
         if any(rest in shown for rest in rests[topic]):
             assert beginnings[topic] in shown
+
+
+QUESTIONS = {
+    "heading": "### {question}\n{answer}",
+    "bold": "**{question}**\n{answer}",
+    "bold with a gap": "**{question}**\n\n{answer}",
+    "bold in the line": "**{question}** {answer}",
+    "plain": "{question}\n{answer}",
+    "plain with a gap": "{question}\n\n{answer}",
+    "bold item": "<li><strong>{question}</strong> {answer}</li>",
+    "item": "- **{question}**\n  {answer}",
+    "tags": "<b>{question}</b>\n{answer}",
+    "letters": "Q: {question}\nA: {answer}",
+    "letters in the line": "Q: {question} A: {answer}",
+}
+ANSWERED = {
+    "May I bring a dog into the breakfast room?": "Dogs are welcome in all rooms and in the bar.",
+    "Can I cancel a sale booking for free?": "You can cancel all other bookings until the day before.",
+    "Is the car park included in the price?": "It has 40 places and is open all night.",
+    "Do you ship lost items abroad?": "Lost items are kept for six months at the desk.",
+    "Can a minor check in alone?": "A minor of 16 years can check in with a letter of both parents.",
+}
+MORE = "It costs 12 euros a night.", "A friend can ask at the desk.", "The rule is from May 2024."
+
+
+@pytest.mark.parametrize("form", QUESTIONS)
+@draws()
+@given(
+    firsts=st.lists(st.sampled_from(("No.", "Not yet.", "Sorry, no.")), min_size=2, max_size=5),
+    asked=st.integers(0, 4),
+    more=st.integers(0, 3),
+    limit=st.integers(10, 90),
+    title=st.sampled_from(("", "# Guest help\n\n", "# Guest help\n\nAsk us.\n\n## Booking\n")),
+    alone=st.booleans(),
+)
+def test_no_rest_of_an_answer_without_its_yes_or_no(
+    form: str, firsts: list[str], asked: int, more: int, limit: int, title: str, alone: bool
+) -> None:
+    """Whatever the room and however questions are written: "No." stays before what goes on with it."""
+    text = title + "\n\n".join(
+        QUESTIONS[form].format(question=question, answer=" ".join([first, rest, *MORE[:more]]))
+        for (question, rest), first in zip(ANSWERED.items(), firsts, strict=False)
+    )
+    options: dict[str, Any] = {"max_tokens": limit, "query": [*ANSWERED][asked], "counter": COUNTER}
+    kept = (fit_text(text, **options) if alone else fit_documents([text], **options)).text
+    for first, rest in zip(firsts, ANSWERED.values(), strict=False):
+        before, rest_kept, _ = kept.partition(rest[:12])
+        assert not rest_kept or before.rstrip().endswith(first)

@@ -31,6 +31,12 @@ _GO_ON = 0.8
 _WORDS = regex.compile(r"[\w\s.-]+")
 """What a line has beside its looks: "[db]" and "[web]" look alike, and so do "db:" and "web:"."""
 _TAG = re.compile(r"<[^<>]*>")
+_MARKS = re.compile(r"(?:[*_\s]|<[^<>]*>)+\Z")
+_ASKED = re.compile(r"(?:<[^<>]*>|[\s*_+-])+(?<=[*_>])[^*_<>\n]*[?？؟](?:[*_]+|(?:</[^<>]*>)+)[ \t]*\S")
+_LABEL = re.compile(r"\W*\w{1,12}:\s")
+"""What ends a question in bold letters; one at the start of a line that goes on; "Q: " and "A: "."""
+_END = 80
+"""Characters at the end of a line in which these marks are looked for."""
 _ROW = re.compile(
     r"(?:[^|\t]*[|\t]){2}|(?:[^,;]*[,;]){2}|\s*(?:<t(?:able|head|body|r)\b[^<>]*>\s*)+<t[dh]\b", re.IGNORECASE
 )
@@ -95,7 +101,6 @@ def tree_of(pieces: Sequence[str]) -> Tree:
     owners, parents = _of_records(pieces, rules, outline)
     if has_lines:
         _add_headings(pieces, owners, outline, headings)
-        _add_answers(pieces, owners)
     parents = [parent if own == NONE else own for own, parent in zip(owners, parents, strict=True)]
     tables = list(tables_of(pieces)) if has_lines else []
     _add_inner(pieces, parents, owners, tables)
@@ -113,7 +118,7 @@ def tree_of(pieces: Sequence[str]) -> Tree:
 
 
 def _add_inner(
-    pieces: Sequence[str], parents: list[int], owners: Sequence[int], tables: Sequence[tuple[range, range]]
+    pieces: Sequence[str], parents: list[int], owners: list[int], tables: Sequence[tuple[range, range]]
 ) -> None:
     """Puts rows below the names of their columns, answers below questions, and the inside of brackets."""
     for head, rows in tables:
@@ -124,6 +129,7 @@ def _add_inner(
             if parents[i] == outer:
                 parents[i] = head.start
     _add_below_questions(pieces, parents)
+    _add_answers(pieces, parents, owners)
     first: dict[int, int] = {}  # what begins with a bracket is named by its first line
     for i, parent in enumerate(parents):
         if parent != NONE and not any(map(str.isalnum, pieces[parent])):
@@ -141,8 +147,32 @@ def _add_below_questions(pieces: Sequence[str], parents: list[int]) -> None:
             parents[i] = opened
         if opened != NONE and piece.strip() and is_gap(pieces, i):
             opened = NONE
-        if asks(piece) and ends_line(piece) and (not i or ends_line(pieces[i - 1])):
+        if _asks(piece) and ends_line(piece) and (not i or ends_line(pieces[i - 1])):
             opened = i
+
+
+def _add_answers(pieces: Sequence[str], parents: list[int], owners: list[int]) -> None:
+    """Makes the first sentence of an answer's line own the rest, which goes on with what it answers.
+
+    An answer is below a question, or in its line behind one in bold letters or with a label.
+    """
+    answer, is_question = NONE, False
+    for i, piece in enumerate(pieces):
+        if not i or ends_line(pieces[i - 1]):
+            is_question = _asks(piece)
+            is_answer = _ASKED.match(piece) or (parents[i] != NONE and _asks(pieces[parents[i]]))
+            answer = i if is_answer else NONE
+        elif answer == NONE and is_question:  # without labels, a message that asks what follows is about
+            answer = i if _LABEL.match(pieces[i - 1]) and _LABEL.match(piece) else NONE
+            is_question = False
+        elif answer != NONE and owners[i] < answer:
+            owners[answer] = max(owners[answer], owners[i])
+            owners[i] = parents[i] = answer
+
+
+def _asks(piece: str) -> bool:
+    """Returns whether a line is a question, in bold letters or tags, too."""
+    return asks(_MARKS.sub("", piece[-_END:]))
 
 
 def _add_bracketed(pieces: Sequence[str], parents: list[int], owners: Sequence[int]) -> None:
@@ -184,16 +214,6 @@ def _add_headings(
     if len({own for i, own in under.items() if pieces[i].strip()}) > 1:
         for i, own in under.items():
             owners[i] = own if owners[i] == NONE else owners[i]
-
-
-def _add_answers(pieces: Sequence[str], owners: list[int]) -> None:
-    """Gives the sentences of a line below a question its first one: they go on with what that answers."""
-    first = NONE
-    for i, own in enumerate(owners):
-        if not i or ends_line(pieces[i - 1]):
-            first = i
-        elif own != NONE and own == owners[first] and asks(pieces[own]):
-            owners[i] = first
 
 
 def _owners(
