@@ -302,25 +302,20 @@ def profile_of(render: Render) -> RenderingProfile:
         system=system,
         one_system=system != "user" and not takes_systems,
         alternate=not (takes_users and takes_answers),
-        one_text=not (keeps_blocks(render) and _shows_blocks(render)),
+        one_text=not _shows_blocks(render),
         answered=not _shows(render, [*step, *_chat("user mark7")]) and _shows(render, [*step, *turns[1:]]),
         no_developer=not _shows(render, _chat("developer mark0") + turns),
     )
 
 
-def keeps_blocks(render: Render) -> bool:
-    """Returns whether a template reads a list of content blocks; others are given the text."""
-    rendered = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "mark1"}]}])
-    return "mark1" in rendered and "'type'" not in rendered and '"type"' not in rendered
-
-
 def _shows_blocks(render: Render) -> bool:
-    """Returns whether of a template that reads blocks every role shows all of its own."""
+    """Returns whether a template reads lists of content blocks, and all of them in every role."""
     turns = _chat("system mark1", "user mark2", "assistant mark3", "user mark4")
     texts = [(message["content"], f"mark{n}") for n, message in enumerate(turns, 5)]
     both = [[{"type": "text", "text": text} for text in pair] for pair in texts]
     chat = [{**message, "content": blocks} for message, blocks in zip(turns, both, strict=True)]
-    return _shows(render, chat[1:]) and (_shows(render, chat) or not _shows(render, turns))
+    is_read = _shows(render, chat[1:]) and "type" not in _rendered(render, chat[1:])
+    return is_read and (_shows(render, chat) or not _shows(render, turns))
 
 
 def separates_messages(render: Render, cuts: re.Pattern[str]) -> bool:

@@ -213,7 +213,7 @@ def tables_of(pieces: Sequence[str]) -> Iterator[tuple[range, range]]:
 
 
 def _cells(line: str) -> tuple[int, int]:
-    """Returns how many bars, tabs or cells of HTML, and how many commas or semicolons a line has, if several."""
+    """Returns how many bars, tabs or cells of HTML a line has, and of commas or semicolons if several."""
     if cells := len(_HTML_CELL.findall(line)):
         return cells, 0
     if not line.endswith("\n"):
