@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
+from sqlalchemy import event
 
-from langchain_budget import StoredMessageHistory
+from langchain_budget import BudgetMessageHistory, StoredMessageHistory
 from rankbudget import Assembler, Block, BudgetSession, Scope, fit_messages
 from rankbudget.errors import BudgetError, MessageError
 from rankbudget.memory import HistoryStore, StoredThread
@@ -332,3 +333,29 @@ def test_a_stored_summary_says_what_stays(histories: HistoryStore) -> None:
     larger = BudgetSession(360, counter=WordCounter(), summarizer=summarizer).fit(thread.conversation())
     assert larger.report.total_tokens > 120
     assert set(map(str, first)) <= set(map(str, larger.messages))
+
+
+@pytest.mark.parametrize("host", ["fit", "langchain"])
+def test_a_summarizer_reads_an_old_thread_in_pages(tmp_path: Path, host: str) -> None:
+    """It reads from the oldest message on: one query and one write for each would take minutes."""
+    store = HistoryStore(tmp_path / "h.db")
+    store.thread("t", scope=ANN).append(chat(1_000))
+    statements = 0
+
+    @event.listens_for(store.database.engine, "before_cursor_execute")
+    def count(*_: Any) -> None:
+        nonlocal statements
+        statements += 1
+
+    options: dict[str, Any] = {
+        "max_tokens": 200,
+        "counter": WordCounter(),
+        "summarizer": lambda *_, **__: "sum",
+    }
+    if host == "fit":
+        kept = store.thread("t", scope=ANN).fit(**options).messages
+    else:
+        kept = BudgetMessageHistory(StoredMessageHistory(store, "t", scope=ANN), **options).messages
+    assert "sum" in str(kept)
+    assert statements < 100
+    store.close()

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import CounterUnavailableError, check_list
 from . import messages as framing
 from .base import DIGEST_OVER, TextCounter
-from .blocks import blocks_of
+from .blocks import block_text, blocks_of
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, in_profile, join_contents
 from .protocol import Message, Tool
@@ -24,6 +24,8 @@ from .tools import check_tools
 
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """Fields of a message that engines show templates under the names of all of them; the first one counts."""
+_WORD, _READ = re.compile(r"\w+"), 500
+"""What of a message is looked for in a rendering, and in how many of its characters."""
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10
 _PLAIN = 2  # role and content
@@ -85,12 +87,13 @@ class TokenizerCounter(TextCounter):
             lambda role, content: self._delta({"role": role, "content": content})
         )
         self._bases: dict[str, int] = {}
-        self.profile = RenderingProfile()
+        self.profile, self._wraps = RenderingProfile(), False
         if render is None:
             self.why += " counts texts exactly; it has no chat template, messages are framed as OpenAI's"
             self.band = _BARE_BAND
             return
         self.profile = profile_of(render)
+        self._wraps = _is_longer_in_blocks(render)
         self._cuts = self._checked_cuts(specials, render)
         separated = self._cuts is not None and separates_messages(render, self._cuts)
         self.additive = separated and self._adds_up(render)
@@ -133,19 +136,20 @@ class TokenizerCounter(TextCounter):
         if self._render is None:
             msg = f"a chat template must be there to render with ({self.name!r} has none)."
             raise CounterUnavailableError(msg)
-        prepared = [self._readable(message)[0] for message in messages]
-        with suppress(TemplateRefusedError):
-            return self._render([_with_objects(message) for message in prepared], tools)
-        return self._render(prepared, tools)
+        return self._renderings([self._readable(message)[0] for message in messages], tools)[0]
 
     def refusal(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str | None:
-        """Returns why the chat template refuses a conversation; None where it renders it."""
+        """Returns why the chat template refuses a conversation, or what it leaves out; None where it shows all."""
         if self._render is None:
             return None
         try:
-            self._tokens(messages, tools)
+            shown = self.render(messages, tools)
         except TemplateRefusedError as error:
             return str(error)
+        for number, message in enumerate(messages):
+            words = () if message.get("role") == "assistant" else _first_words(message.get("content"))
+            if not all(word in shown for word in words):
+                return f"it leaves out message {number}, of role {message.get('role')!r}"
         return "it reads no 'parts'" if any("parts" in message for message in messages) else None
 
     def count_message(self, message: Message) -> int:
@@ -193,25 +197,28 @@ class TokenizerCounter(TextCounter):
         return framing.message_tokens(message, self.count, self._media) + _REFUSED_FRAMING
 
     def _tokens(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> int:
-        """Returns the tokens of a rendering, of JSON arguments as a text or as the objects that engines make.
+        """Returns the tokens of the longest rendering of what engines make of messages and tools.
 
-        The longer one counts: which of them a model is shown, its engine decides.
+        JSON texts of arguments may be objects, texts one block each, and a tool may have all its fields.
         """
-        assert self._render is not None
         readable = [self._readable(message) for message in messages]
-        prepared = [message for message, _ in readable]
-        parsed = [_with_objects(message) for message in prepared]
-        try:
-            tokens = self._count_rendering(self._render(prepared, tools))
-        except TemplateRefusedError:
-            if parsed == prepared:
-                raise
-            tokens = self._count_rendering(self._render(parsed, tools))
-        else:
+        dumped = None if tools is None else [_with_all_fields(tool) for tool in tools]
+        made = self._renderings([message for message, _ in readable], dumped)
+        return max(map(self._count_rendering, made)) + sum(cost for _, cost in readable)
+
+    def _renderings(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> list[str]:
+        """Returns what the template makes of all forms that it accepts, objects as arguments first."""
+        assert self._render is not None
+        parsed = [_with_objects(message) for message in messages]
+        forms = [parsed, messages] if parsed != messages else [parsed]
+        made: list[str] = []
+        for form in [*forms, _in_blocks(parsed)] if self._wraps else forms:
             with suppress(TemplateRefusedError):
-                if parsed != prepared:
-                    tokens = max(tokens, self._count_rendering(self._render(parsed, tools)))
-        return tokens + sum(cost for _, cost in readable)
+                made.append(self._render(form, tools))
+        if made:
+            return made
+        # Where null is refused, engines give an empty text.
+        return [self._render([{**m, "content": m.get("content") or ""} for m in parsed], tools)]
 
     def _readable(self, message: Message) -> tuple[Message, int]:
         """Returns a message as the template can read it, and what its media cost besides."""
@@ -271,6 +278,43 @@ def _sum_of_pieces(text: str, cuts: re.Pattern[str], count: Callable[[str], int]
     return len(pieces) - 1 + sum(map(count, pieces))
 
 
+def _first_words(content: Any) -> list[str]:
+    texts = (
+        [content] if isinstance(content, str) else [block_text(block) or "" for block in blocks_of(content)]
+    )
+    return _WORD.findall(" ".join(texts)[:_READ])[:-1]
+
+
+def _in_blocks(messages: Sequence[Message]) -> list[Message]:
+    """Returns messages as engines make them for templates that loop over blocks: each text is one."""
+    return [
+        {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m.get("content"), str) else m
+        for m in messages
+    ]
+
+
+def _with_all_fields(tool: Tool) -> Tool:
+    """Returns a tool with null for the fields that it lacks, as engines write it that have read it."""
+    function = tool.get("function")
+    if not isinstance(function, Mapping) or {"description", "parameters"} <= function.keys():
+        return tool
+    return {
+        **tool,
+        "function": {"name": function.get("name"), "description": None, "parameters": None, **function},
+    }
+
+
+def _is_longer_in_blocks(render: Render) -> bool:
+    """Returns whether a template that loops over blocks renders a conversation of blocks longer than of texts."""
+    chat = _chat("user mark1", "call mark2", "result mark3", "assistant mark4", "user mark5")
+    one = _rendered(render, _in_blocks(chat[:1]))
+    return (
+        "mark1" in one
+        and "type" not in one
+        and len(_rendered(render, _in_blocks(chat))) > len(_rendered(render, chat))
+    )
+
+
 def _with_objects(message: Message) -> Message:
     """Returns a message whose tool arguments are objects instead of JSON texts, where they are JSON."""
     calls = message.get("tool_calls")
@@ -290,11 +334,13 @@ def profile_of(render: Render) -> RenderingProfile:
     """Returns what a template demands: what it refuses or leaves out must be written another way."""
     turns = _chat("user mark1", "assistant mark2", "user mark3")
     system: Any = "anywhere"
-    if not _shows(render, _chat("system mark0") + turns):
+    step = _chat("user mark5", "call", "result mark6")
+    # It may be shown before nothing but a question.
+    seen = [chat for chat in (turns[:2], step) if _shows(render, chat)]
+    if not all(_shows(render, _chat("system mark0") + chat) for chat in (turns, *seen)):
         system = "user"
     elif not _shows(render, [*_chat("system mark0"), *turns[:2], *_chat("system mark4"), turns[2]]):
         system = "first"  # a later one is refused, or takes the place of the first
-    step = _chat("user mark5", "call", "result mark6")
     takes_systems = _shows(render, _chat("system mark8", "system mark9") + turns)
     takes_users = _shows(render, _chat("user mark8") + turns)
     takes_answers = _shows(render, turns + _chat("assistant mark8", "assistant mark9", "user mark7"))

@@ -143,9 +143,10 @@ class ThreadMessages(StoredMessages):
             self._load(places)
             return [self._read[place] for place in places]
         if places not in self._read:
-            start = max(0, places + 1 - self._page)
+            forward = not places or places - 1 in self._read  # as a summarizer reads, oldest first
+            start = places if forward else max(0, places + 1 - self._page)
+            self._load(range(start, min(len(self), start + self._page) if forward else places + 1))
             self._page = min(2 * self._page, AT_ONCE)
-            self._load(range(start, places + 1))
         return self._read[places]
 
     def __iter__(self) -> Iterator[Any]:

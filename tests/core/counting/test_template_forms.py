@@ -25,7 +25,9 @@ QUESTION = "When was part 7 replaced?"
 THINKS = TEMPLATES["additive"].replace(
     "{{ '<|im_end|>\n' }}", "{{ m.reasoning_content or '' }}{{ '<|im_end|>\n' }}"
 )
-TOOLS = [{"type": "function", "function": {"name": "part", "description": "Looks up a part. " * 6}}]
+PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}}
+PART = {"name": "part", "description": "Looks up a part. " * 6, "parameters": PARAMETERS}
+TOOLS = [{"type": "function", "function": PART}]
 
 
 def tokens(text: str) -> int:
@@ -78,6 +80,85 @@ def test_messages_are_made_as_they_are_counted(
     for said in (rules, question):
         texts = [said["content"]] if form == "text" else [block["text"] for block in said["content"]]
         assert all(text in shown for text in texts)
+
+
+LOOPS = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% if m['content'] is string %}{{ m['content'] }}"
+    "{% else %}{% for b in m['content'] %}{{ b['text'] }}{% if m['role'] == 'tool' %}{{ '\n' }}{% endif %}{% endfor %}"
+    "{% endif %}{{ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
+)
+SKIPS = TEMPLATES["additive"].replace(
+    "{% for m in messages %}", "{% for m in messages if m.role != 'tool' %}"
+)
+LAST = (
+    "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m['role'] + '\n' }}"
+    "{% if loop.last and m.role == 'user' and messages[0].role == 'system' %}{{ messages[0].content + '\n\n' }}{% endif %}"
+    "{{ (m['content'] or '') + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
+)
+
+
+def steps_of(count: int, *, null: bool) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for n in range(count):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "part", "arguments": "{}"}}
+        made.append({"role": "user", "content": f"Is part {n} worn?"})
+        made.append({"role": "assistant", "content": None if null else "", "tool_calls": [call]})
+        made.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"Part {n} is worn."})
+        made.append({"role": "assistant", "content": "Yes."})
+    return made
+
+
+@draws()
+@given(count=st.integers(1, 40), null=st.booleans(), limit=st.integers(150, 800))
+def test_texts_cost_what_an_engine_may_make_of_them(count: int, null: bool, limit: int) -> None:
+    """For a template that loops over blocks some engines make one of each text, and none of null."""
+    template = ChatTemplate(LOOPS, VARIABLES)
+    own = from_tokenizer(tokenizer("byte_level"), name="loops", template=template)
+    row = FitPrompt(limit, counter=own).row({"history": steps_of(count, null=null), "question": QUESTION})
+    assert row["budget_error"] is None
+    blocks = [
+        {**m, "content": [{"type": "text", "text": m["content"]}] if m["content"] else []}
+        for m in row["messages"]
+    ]
+    assert tokens(template(blocks)) <= row["prompt_tokens"] <= limit
+    assert tokens(own.render(row["messages"])) <= row["prompt_tokens"]
+
+
+@draws()
+@given(
+    lacking=st.lists(st.sets(st.sampled_from(["description", "parameters"])), min_size=1, max_size=9),
+    limit=st.integers(700, 1500),
+)
+def test_tools_cost_what_an_engine_may_make_of_them(lacking: list[set[str]], limit: int) -> None:
+    """An engine that has read a tool may write null for the fields that it lacks."""
+    own, label = counter("tools_first"), "tools_first"
+    tools, dumped = [], []
+    for n, fields in enumerate(lacking):
+        given = {key: value for key, value in PART.items() if key not in fields}
+        tools.append({"type": "function", "function": {**given, "name": f"f{n}"}})
+        dumped.append({"type": "function", "function": {**PART, **dict.fromkeys(fields), "name": f"f{n}"}})
+    row = FitPrompt(limit, counter=own).row(
+        {"history": chat_of(40, FORMS["text"]), "question": QUESTION, "tools": tools}
+    )
+    if row["messages"] is not None:
+        assert truth(label, row["messages"], dumped) <= row["prompt_tokens"] <= limit
+
+
+def test_what_is_kept_is_shown_or_the_row_has_an_error() -> None:
+    """A template may leave a message out without a word: results of tools, or rules before results."""
+    skips = from_tokenizer(tokenizer("byte_level"), name="skips", template=ChatTemplate(SKIPS, VARIABLES))
+    steps = steps_of(3, null=False)
+    row = FitPrompt(900, counter=skips).row({"history": steps, "question": QUESTION})
+    assert "leaves out message 2, of role 'tool'" in row["budget_error"]
+    last = from_tokenizer(tokenizer("byte_level"), name="last", template=ChatTemplate(LAST, VARIABLES))
+    given = {"system": "Answer in German.", "documents": ["Part 7 was replaced in 1997."]}
+    for history in (steps[:3], steps):
+        row = FitPrompt(900, counter=last).row({**given, "history": history})
+        assert row["budget_error"] is None
+        shown = ChatTemplate(LAST, VARIABLES)(row["messages"])
+        assert "Answer in German." in shown
+        assert "replaced in 1997" in shown
+        assert tokens(shown) == row["prompt_tokens"]
 
 
 @draws()
