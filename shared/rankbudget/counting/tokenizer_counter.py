@@ -6,7 +6,6 @@ tokenizer always cuts, and in every conversation rendered to find out the whole 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,8 @@ from typing import Any
 from ..errors import CounterUnavailableError, check_list
 from . import messages as framing
 from .base import DIGEST_OVER, TextCounter
-from .blocks import block_text, blocks_of
+from .blocks import blocks_of
+from .engine_forms import first_words, in_blocks, with_all_fields, with_objects
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, in_profile, join_contents
 from .protocol import Message, Tool
@@ -24,8 +24,6 @@ from .tools import check_tools
 
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """Fields of a message that engines show templates under the names of all of them; the first one counts."""
-_WORD, _READ = re.compile(r"\w+"), 500
-"""What of a message is looked for in a rendering, and in how many of its characters."""
 _REFUSED_FRAMING = 8  # tokens around a message that a template refuses: more than any template seen needs
 _BARE_BAND = 0.10
 _PLAIN = 2  # role and content
@@ -93,7 +91,7 @@ class TokenizerCounter(TextCounter):
             self.band = _BARE_BAND
             return
         self.profile = profile_of(render)
-        self._wraps = _is_longer_in_blocks(render)
+        self._wraps = _is_longerin_blocks(render)
         self._cuts = self._checked_cuts(specials, render)
         separated = self._cuts is not None and separates_messages(render, self._cuts)
         self.additive = separated and self._adds_up(render)
@@ -139,7 +137,7 @@ class TokenizerCounter(TextCounter):
         return self._renderings([self._readable(message)[0] for message in messages], tools)[0]
 
     def refusal(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str | None:
-        """Returns why the chat template refuses a conversation, or what it leaves out; None where it shows all."""
+        """Returns why a template refuses a conversation, or what it leaves out; None where it shows all."""
         if self._render is None:
             return None
         try:
@@ -147,7 +145,7 @@ class TokenizerCounter(TextCounter):
         except TemplateRefusedError as error:
             return str(error)
         for number, message in enumerate(messages):
-            words = () if message.get("role") == "assistant" else _first_words(message.get("content"))
+            words = () if message.get("role") == "assistant" else first_words(message.get("content"))
             if not all(word in shown for word in words):
                 return f"it leaves out message {number}, of role {message.get('role')!r}"
         return "it reads no 'parts'" if any("parts" in message for message in messages) else None
@@ -202,17 +200,17 @@ class TokenizerCounter(TextCounter):
         JSON texts of arguments may be objects, texts one block each, and a tool may have all its fields.
         """
         readable = [self._readable(message) for message in messages]
-        dumped = None if tools is None else [_with_all_fields(tool) for tool in tools]
+        dumped = None if tools is None else [with_all_fields(tool) for tool in tools]
         made = self._renderings([message for message, _ in readable], dumped)
         return max(map(self._count_rendering, made)) + sum(cost for _, cost in readable)
 
     def _renderings(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> list[str]:
         """Returns what the template makes of all forms that it accepts, objects as arguments first."""
         assert self._render is not None
-        parsed = [_with_objects(message) for message in messages]
+        parsed = [with_objects(message) for message in messages]
         forms = [parsed, messages] if parsed != messages else [parsed]
         made: list[str] = []
-        for form in [*forms, _in_blocks(parsed)] if self._wraps else forms:
+        for form in [*forms, in_blocks(parsed)] if self._wraps else forms:
             with suppress(TemplateRefusedError):
                 made.append(self._render(form, tools))
         if made:
@@ -278,56 +276,15 @@ def _sum_of_pieces(text: str, cuts: re.Pattern[str], count: Callable[[str], int]
     return len(pieces) - 1 + sum(map(count, pieces))
 
 
-def _first_words(content: Any) -> list[str]:
-    texts = (
-        [content] if isinstance(content, str) else [block_text(block) or "" for block in blocks_of(content)]
-    )
-    return _WORD.findall(" ".join(texts)[:_READ])[:-1]
-
-
-def _in_blocks(messages: Sequence[Message]) -> list[Message]:
-    """Returns messages as engines make them for templates that loop over blocks: each text is one."""
-    return [
-        {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m.get("content"), str) else m
-        for m in messages
-    ]
-
-
-def _with_all_fields(tool: Tool) -> Tool:
-    """Returns a tool with null for the fields that it lacks, as engines write it that have read it."""
-    function = tool.get("function")
-    if not isinstance(function, Mapping) or {"description", "parameters"} <= function.keys():
-        return tool
-    return {
-        **tool,
-        "function": {"name": function.get("name"), "description": None, "parameters": None, **function},
-    }
-
-
-def _is_longer_in_blocks(render: Render) -> bool:
-    """Returns whether a template that loops over blocks renders a conversation of blocks longer than of texts."""
+def _is_longerin_blocks(render: Render) -> bool:
+    """Returns whether a template that loops over blocks writes these longer than the same texts."""
     chat = _chat("user mark1", "call mark2", "result mark3", "assistant mark4", "user mark5")
-    one = _rendered(render, _in_blocks(chat[:1]))
+    one = _rendered(render, in_blocks(chat[:1]))
     return (
         "mark1" in one
         and "type" not in one
-        and len(_rendered(render, _in_blocks(chat))) > len(_rendered(render, chat))
+        and len(_rendered(render, in_blocks(chat))) > len(_rendered(render, chat))
     )
-
-
-def _with_objects(message: Message) -> Message:
-    """Returns a message whose tool arguments are objects instead of JSON texts, where they are JSON."""
-    calls = message.get("tool_calls")
-    return {**message, "tool_calls": [*map(_parsed, calls)]} if isinstance(calls, (list, tuple)) else message
-
-
-def _parsed(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
-        with suppress(ValueError):
-            arguments = json.loads(function["arguments"] or "{}")
-            return {**call, "function": {**function, "arguments": arguments}}
-    return call
 
 
 def profile_of(render: Render) -> RenderingProfile:
