@@ -22,11 +22,10 @@ def with_objects(message: Message) -> Message:
 
 
 def in_blocks(messages: Sequence[Message]) -> list[Message]:
-    """Returns messages as engines make them for templates that loop over blocks: each text is one."""
-    return [
-        {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m.get("content"), str) else m
-        for m in messages
-    ]
+    """Returns messages as engines make them for templates that loop over blocks: null has none."""
+    contents = [m.get("content") for m in messages]
+    blocks = [[{"type": "text", "text": c}] if isinstance(c, str) else c or [] for c in contents]
+    return [{**m, "content": made} for m, made in zip(messages, blocks, strict=True)]
 
 
 def with_all_fields(tool: Tool) -> Tool:
