@@ -13,8 +13,7 @@ from rankbudget import Assembler, Block, BudgetExceededError, Segment, counter_f
 from rankbudget.fitting.block import fit_block
 from rankbudget.fitting.doubles import find_doubles
 from rankbudget.fitting.evidence import BestFirst, Evidence, Memories
-from rankbudget.fitting.packing import SHORTEST_CUT
-from rankbudget.fitting.protocol import Fit, asked_once, plain_cost
+from rankbudget.fitting.protocol import Fit, plain_cost
 from rankbudget.fitting.truncate import Truncate
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
@@ -332,42 +331,3 @@ def test_a_picture_without_room_takes_none(
         assert all_texts
     assert all_texts or 2 * texts_kept >= pictures_kept
     check_nested([shown(fit(Evidence(dedup=False), segments, limit + n, cost=cost)) for n in range(3)])
-
-
-@draws()
-@given(
-    nodes=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 40)), min_size=1, max_size=6),
-    limit=st.integers(0, 600),
-    scored=st.booleans(),
-    grouped=st.booleans(),
-)
-def test_no_lines_beside_a_text_end_the_packing(
-    nodes: list[tuple[int, int]], limit: int, scored: bool, grouped: bool
-) -> None:
-    """Whatever metadata costs, something is kept where a segment fits whole with a shortest start to spare."""
-    segments = [
-        Segment(
-            id=f"s{i}",
-            text=f"The room {i} has {i} doors. " * n,
-            score=1 - i / 9 if scored else None,
-            group="g" if grouped and i in (0, 3) else None,
-        )
-        for i, (_, n) in enumerate(nodes)
-    ]
-    heads = {segment.id: head for segment, (head, _) in zip(segments, nodes, strict=True)}
-
-    def cost(segment: Segment, text: str) -> int:
-        return O200K.count(text + "\n") + heads[segment.id]
-
-    def kept_at(most: int) -> dict[str, str]:
-        found = fit(Evidence(dedup=False), segments, most, cost=asked_once(cost))
-        assert found is not None
-        assert found.tokens <= most
-        return shown(found)
-
-    kept = kept_at(limit)
-    groups = [s for s in segments if s.group]
-    wholes = [cost(s, s.text) for s in segments if not s.group]
-    wholes += [sum([cost(s, s.text) for s in groups])] if groups else []
-    assert kept or min(wholes) + SHORTEST_CUT + 1 > limit
-    check_nested([kept, *[kept_at(limit + n) for n in (1, 2, 40)]])

@@ -23,9 +23,6 @@ SHOWN = PromptTemplate.from_template("company: {company}\n\n{page_content}")
 TEMPLATE = ChatPromptTemplate([("system", "{documents}"), ("human", "{question}")])
 ROOM = 3 * COUNTER.count(f"company: Umbrella\n\n{RULE}\n\n")
 FRAME = 30
-QUESTION = "How many days of leave does Firm 1 give?"
-SPARE = 12
-"""Tokens of the shortest start of a text that is kept."""
 NAMES = ["Acme", "Globex", "Initech", "Umbrella", "Hooli", "Stark", "Wayne", "Tyrell"]
 
 Found = list[tuple[str, str]]
@@ -93,35 +90,3 @@ def test_what_a_segment_says_of_itself_stays() -> None:
     fit = BudgetDocumentCompressor(max_tokens=ROOM, counter="gpt-4o", document_prompt=SHOWN)
     kept = fit.fit(own, "How many days of leave does Tyrell give?").segments  # type: ignore[arg-type]
     assert "Tyrell" in [segment.id for segment in kept]
-
-
-def _compressed(found: Found, room: int) -> list[str]:
-    fit = BudgetDocumentCompressor(max_tokens=room, counter="gpt-4o", document_prompt=SHOWN)
-    return [document.page_content for document in fit.compress_documents(documents(found), QUESTION)]
-
-
-def _postprocessed(found: Found, room: int) -> list[str]:
-    nodes = [
-        NodeWithScore(node=TextNode(text=text, metadata={"company": name}), score=1 - i / 9)
-        for i, (name, text) in enumerate(found)
-    ]
-    fit = BudgetNodePostprocessor(max_tokens=room, counter="gpt-4o")
-    return [item.node.get_content() for item in fit.postprocess_nodes(nodes, query_str=QUESTION)]
-
-
-@pytest.mark.parametrize("door", [_compressed, _postprocessed])
-@draws()
-@given(
-    sizes=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 20)), min_size=1, max_size=5),
-    room=st.integers(1, 500),
-)
-def test_what_is_beside_a_text_ends_no_packing(
-    door: Callable[[Found, int], list[str]], sizes: list[tuple[int, int]], room: int
-) -> None:
-    """Whatever is beside them, something is kept where one of the texts fits whole, with few tokens to spare."""
-    found = [
-        (f"Firm {i} of the group. " * beside, f"Firm {i} gives {20 + i} days. " * said)
-        for i, (beside, said) in enumerate(sizes)
-    ]
-    least = min([COUNTER.count(f"company: {name}\n\n{text}\n\n") for name, text in found])
-    assert any(door(found, room)) or room < least + SPARE

@@ -38,7 +38,7 @@ NAMED = 3.0
 Half of the words count a quarter of that: other texts of a good retriever have some of them, too.
 """
 COSTLY, LETTERS = 64, 4
-"""Tokens that metadata may always have more than those of another segment; usual characters of a token."""
+"""Tokens that a segment may have beside its text, as a picture has; usual characters of a token."""
 
 
 class Evidence:
@@ -181,42 +181,44 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    least = [_least(segment, price) for segment in segments] if compress else [0]  # [0]: they are skipped
-    if max(least) == min(least):
-        return units.__iter__
-    wholes = [price(segment, segment.text) for segment in segments]
-    return partial(_behind_as_much, units, least, wholes, rater.split.by_text)
+    return partial(_behind_as_much, units, segments, rater, price) if compress else units.__iter__
 
 
 def _behind_as_much(
-    units: Sequence[Unit], least: Sequence[int], wholes: Sequence[int], texts: Sequence[Sequence[str]]
+    units: Sequence[Unit], segments: Sequence[Segment], rater: _Rater, price: Cost
 ) -> Iterator[Unit]:
-    """Yields the units, those of a costly segment behind as much text: one without room ends the packing.
+    """Yields the units with each costly segment behind as much text: one without room ends the packing."""
 
-    `least` is what cannot be cut of each segment. It is costly if it is more than another whole segment, or
-    more than twice the least of all and `COSTLY` tokens more than that.
-    """
-    places: dict[int, list[int]] = {}
-    for place, (i, _) in enumerate(units):
-        places.setdefault(i, []).append(place)
-    waiting = sorted([(least[i], i) for i in places], reverse=True)  # the least costly at the end
-    opened: list[int] = []
-    highest = said = 0
-    while opened or waiting:
-        if not opened:
-            lowest, smallest = waiting[-1][0], min([wholes[i] for _, i in waiting])
-            highest = min(lowest + max(lowest, COSTLY), smallest)
-        while waiting and waiting[-1][0] <= max(highest, said // LETTERS):
-            for place in places[waiting.pop()[1]]:
-                heappush(opened, place)
-        i, j = units[heappop(opened)]
-        yield i, j
-        said += 0 if j == WHOLE else len(texts[i][j])
+    def own(i: int) -> list[Unit]:
+        ratings = rater.sentences[i] if not isinstance(segments[i], Group) else ()
+        return [(i, j) for j in sorted(range(len(ratings)), key=lambda j: -ratings[j])] or [(i, WHOLE)]
+
+    sentences = rater.split.by_text
+    waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
+    weights, characters = dict[int, int](), 0
+    for place, (i, j) in enumerate(units):
+        if i not in weights:
+            weights[i] = _costly(segments[i], price)
+            if weights[i]:
+                heappush(waiting, (weights[i], place, i))
+        if not weights[i]:
+            yield i, j
+            characters += len(sentences[i][j])
+        while waiting and waiting[0][0] <= characters:
+            characters += waiting[0][0]
+            yield from own(heappop(waiting)[2])
+    for _, i in sorted([(place, i) for _, place, i in waiting]):
+        yield from own(i)
 
 
-def _least(segment: Segment, price: Cost) -> int:
-    """Returns the tokens of what cannot be cut of a segment: its metadata or picture, or all of a group."""
-    return price(segment, segment.text if isinstance(segment, Group) else "")
+def _costly(segment: Segment, price: Cost) -> int:
+    """Returns how much text costs what cannot be cut of a segment, where that is much: a group, a picture."""
+    if isinstance(segment, Group):
+        return len(segment.text)
+    uncut = price(segment, "")
+    tokens = price(segment, segment.text) if uncut > COSTLY else 0
+    is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
+    return uncut * LETTERS if is_most and uncut > min(4 * COSTLY, tokens // 2) else 0
 
 
 def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
