@@ -53,9 +53,7 @@ class BudgetMessageHistory(SharedCopy, BaseChatMessageHistory):
     _own = ("history", "_session")
     _question: str | None = None  # what surely follows, whatever is read
     _for_one_run = False
-    _read: Sequence[BaseMessage] | None = (
-        None  # by a run, which adds its own behind as many as it reads again
-    )
+    _read: Sequence[BaseMessage] | None = None  # by a run: it adds its own behind as many as it reads again
 
     @checked
     def __init__(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rankbudget import Segment, counter_for, fit_documents
 from rankbudget.compression.structured import compress_structured
+from rankbudget.relevance.sentences import MOST, split_sentences
 from tests.drawing import draws
 
 EXACT = counter_for("o200k_base")
@@ -106,3 +107,11 @@ def _check_cells(kept: str, rows: Sequence[Row], form: str) -> None:
     of_row = {cell: n for n, row in enumerate(rows) for cell in (row[0], row[3])}  # the other cells recur
     for part in kept.split("<tr>"):
         assert len({of_row[cell] for cell in re.findall(r">([^<>]+)<", part) if cell in of_row}) <= 1
+
+
+def test_rows_of_a_very_long_table_are_told_apart_up_to_a_bound() -> None:
+    """As sentences are: behind these a piece has several, so that time and memory grow with the length alone."""
+    text = FORMS["HTML, a row a line"]([HEAD, *(row_of(n % 20) for n in range(MOST + 5_000))])
+    pieces = split_sentences(text)
+    assert "".join(pieces) == text
+    assert MOST < len(pieces) < MOST + 1_000

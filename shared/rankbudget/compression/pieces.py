@@ -38,15 +38,12 @@ def _is_left_of(text: str, whole: str) -> bool:
 
 
 def is_made_of(text: str, whole: str) -> bool:
-    """Returns whether a text is only pieces of another one, in order, and marks for what is missing.
-
-    Blanks do not matter.
-    """
+    """Returns whether a text is only pieces of another one, in order, and marks for what is missing."""
     mine, theirs = _leaves(text), _leaves(whole)
     if mine is None or theirs is None:
         mine, theirs = [text], [whole]
-    source, at = " ".join("\n".join(theirs).split()), 0
-    for piece in [" ".join(piece.split()) for leaf in mine for piece in MARKS.split(leaf)]:
+    source, at = "\n".join(theirs), 0
+    for piece in [piece.strip() for leaf in mine for piece in MARKS.split(leaf)]:
         found = source.find(piece, at)
         if found < 0:
             return False

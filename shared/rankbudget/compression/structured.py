@@ -19,7 +19,6 @@ from .json_values import dump, parse
 from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
-_BLANK_LINES, _WIDE_GAP = re.compile(r"\n{3,}"), re.compile(r"[^\S\n]{200,}")
 _ATTEMPTS = 8
 _FULL = 0.9
 _SHORT = 64
@@ -36,10 +35,7 @@ The long texts are known by their digests, so that all results of a long run hav
 
 
 def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, question: str | None) -> str:
-    """Returns what `compress_structured` does, or without a question the start and the end of a text.
-
-    Blanks at the ends of lines and all but one of empty lines in a row go first, as of a screen.
-    """
+    """Returns what `compress_structured` does, or without a question the start and the end of a text."""
     digest = blake2b(repr((len(text), question)).encode(), digest_size=16)
     digest.update(text.encode("utf-8", "surrogatepass"))
     key = (digest.digest(), max_tokens, id(counter))
@@ -47,16 +43,9 @@ def remembered_cut(text: str, max_tokens: int, counter: TokenCounter, *, questio
     if known is None or known[0] is not counter:
         structured = partial(compress_structured, question=question or "")
         cut = partial(truncate_text, keep="both") if question is None else structured
-        dense = _without_blanks(text)
-        kept = dense != text and counter.count(text) <= max_tokens
-        known = counter, text if kept else cut(dense, max_tokens, counter)
+        known = counter, cut(text, max_tokens, counter)
         _CUTS.keep(key, known)
     return known[1]
-
-
-def _without_blanks(text: str) -> str:
-    lines = [line.rstrip() for line in text.split("\n")]
-    return _BLANK_LINES.sub("\n\n", _WIDE_GAP.sub(" ", "\n".join(lines)))
 
 
 def what_is_left(text: str, cut: str) -> str:
@@ -65,8 +54,6 @@ def what_is_left(text: str, cut: str) -> str:
     if value is not None and parse(text) is not None:
         same = value == parse(text)
         return "its JSON without white space" if same else "its JSON with fewer items or shorter strings"
-    if cut == _without_blanks(text):
-        return "all but blanks"
     data, kept = _values(parts_with_data(text)), _values(all_parts(cut))
     if data and kept:
         left = "without white space" if data == kept else "with fewer items or shorter strings"

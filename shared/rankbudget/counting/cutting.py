@@ -31,8 +31,6 @@ _WIDEST = 512
 """Most characters of one token: a text with more for each of its tokens is not counted whole."""
 _REACH = 48
 """How many characters past the first answer are searched for a longer one."""
-_FAR = 20_000
-"""So far in, a few characters make no difference, and each guess may count all of a run of one letter."""
 
 
 class Sums(NamedTuple):
@@ -72,15 +70,14 @@ def cut_text(
     fits, over = _bracket(keep, size, max_tokens, guess)
     if over > size and (sums is None or count(text) <= max_tokens):
         return text
-    reach = _REACH if fits < _FAR else 1
-    while over - fits > reach:
+    while over - fits > _REACH:
         middle = (fits + over) // 2
         if keep.tokens(middle) <= max_tokens:
             fits = middle
         else:
             over = middle
     # A longer start can have fewer tokens, so the neighbourhood of the answer is searched from the far end.
-    longest = min(size, over + reach)
+    longest = min(size, over + _REACH)
     lengths = keep.edges_down(fits, longest)
     found = next((length for length in lengths if keep.tokens(length) <= max_tokens), 0)
     kept = keep.cut(found)

@@ -43,11 +43,6 @@ class RenderingProfile:
     no_developer: bool = False
     answered: bool = False
 
-    @property
-    def moves(self) -> bool:
-        """Whether messages are moved or joined, so that their number changes."""
-        return self.system != "anywhere" or self.one_system or self.alternate
-
 
 _STRICT = RenderingProfile(system="first", one_system=True, alternate=True)
 PROFILES: dict[str, RenderingProfile] = {

@@ -91,7 +91,7 @@ class TokenizerCounter(TextCounter):
             self.band = _BARE_BAND
             return
         self.profile = profile_of(render)
-        self._wraps = _is_longerin_blocks(render)
+        self._wraps = _is_longer_in_blocks(render)
         self._cuts = self._checked_cuts(specials, render)
         separated = self._cuts is not None and separates_messages(render, self._cuts)
         self.additive = separated and self._adds_up(render)
@@ -276,7 +276,7 @@ def _sum_of_pieces(text: str, cuts: re.Pattern[str], count: Callable[[str], int]
     return len(pieces) - 1 + sum(map(count, pieces))
 
 
-def _is_longerin_blocks(render: Render) -> bool:
+def _is_longer_in_blocks(render: Render) -> bool:
     """Returns whether a template that loops over blocks writes these longer than the same texts."""
     chat = _chat("user mark1", "call mark2", "result mark3", "assistant mark4", "user mark5")
     one = _rendered(render, in_blocks(chat[:1]))

@@ -84,8 +84,10 @@ class PromptRequest:
     @property
     def moves(self) -> bool:
         """Whether the profile makes other messages than those that were counted."""
-        own = getattr(self.counter, "profile", None)
-        return self.profile is not None and (self.profile.moves or self.profile != own)
+        own, made = getattr(self.counter, "profile", None), self.profile
+        return made is not None and (
+            made != own or made.system != "anywhere" or made.one_system or made.alternate
+        )
 
 
 @dataclass(frozen=True, slots=True)

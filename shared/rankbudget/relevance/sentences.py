@@ -86,7 +86,7 @@ MOST = 20_000
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """Returns the sentences of a text with the white space between them: joined, they are the text."""
-    return _SENTENCES.get(text, lambda text: tuple(with_rows(text, _split)))
+    return _SENTENCES.get(text, _split)
 
 
 def parts_of(text: str) -> tuple[str, ...]:
@@ -100,6 +100,14 @@ _SENTENCES: BoundedCache[str, tuple[str, ...]] = BoundedCache(
 
 
 def _split(text: str) -> tuple[str, ...]:
+    pieces = with_rows(text, _records)
+    if len(pieces) > MOST:
+        pieces[MOST:] = _joined(pieces[MOST:])
+    return tuple(pieces) or (text,)
+
+
+def _records(text: str) -> list[str]:
+    """Returns the records of lines of data, and the sentences of what is between them."""
     pieces: list[str] = []
     start = end = 0
     has_data = "</" in text or (len(text) > SHORT and max(map(len, text.split("\n"))) > SHORT)
@@ -112,10 +120,7 @@ def _split(text: str) -> tuple[str, ...]:
                 is_short = len(record) <= (SHORT if "</" in record else LONGEST)
                 pieces += [record] if is_short else _sentences(record)
             start = end
-    pieces += _sentences(text[start:])
-    if len(pieces) > MOST:
-        pieces[MOST:] = _joined(pieces[MOST:])
-    return tuple(pieces) or (text,)
+    return [*pieces, *_sentences(text[start:])]
 
 
 def _joined(pieces: list[str]) -> list[str]:
