@@ -100,3 +100,53 @@ def test_the_words_of_one_record_count_where_all_steps_have_them() -> None:
     others = ["payment failed for customer Berg\nrequest of customer Lund served"] * 9
     steps = [[text] for text in [*others, f"{others[0]}\npayment failed for customer Lund"]]
     assert answering("Why did the payment of customer Lund fail?", steps) == [9]
+
+
+PLACES = tuple(
+    f"{a} {b}"
+    for a in ("Aurora", "Kestrel", "Maple", "Saffron")
+    for b in ("Hotel", "Bakery", "Clinic", "Winery", "Museum")
+)
+SAYS = {
+    "question": ("Please look at {}.", "Here it is. Anything else?"),
+    "answer": ("And the next one, please.", "I looked at {} for you."),
+    "call": ("And the next one, please.", "Done."),
+}
+
+
+@draws(cases=4)
+@given(
+    seed=st.integers(0, 10_000),
+    says=st.sampled_from(sorted(SAYS)),
+    at=st.integers(0, len(PLACES) - 4),
+    limit=st.integers(600, 1200),
+    door=st.sampled_from(("fit_messages", "FitPrompt")),
+)
+def test_the_result_stays_with_the_words_that_name_it(
+    seed: int, says: str, at: int, limit: int, door: str
+) -> None:
+    """A short message of its turn names what is asked about; what was found is in the tool result alone."""
+    source, chat, codes = random.Random(seed), [], list[str]()
+    for n, place in enumerate(PLACES):
+        codes.append(f"T{source.randint(10**5, 10**6)}")
+        rows = [{"scan": k, "site": source.choice(LAST), "hour": source.randint(0, 23)} for k in range(16)]
+        told = {"scans": rows[:8], "code": codes[-1], "later": rows[8:]}
+        function = {"name": "read", "arguments": json.dumps({"place": place if says == "call" else n})}
+        step = [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{n}", "content": json.dumps(told)},
+        ]
+        asked, answer = (text.format(place) for text in SAYS[says])
+        chat += [{"role": "user", "content": asked}, *step, {"role": "assistant", "content": answer}]
+    question = f"Which code has {PLACES[at]}?"
+    whole = [*chat, {"role": "user", "content": question}]
+    if door == "fit_messages":
+        kept = fit_messages(whole, max_tokens=limit, counter=COUNTER, query=question).messages
+        check_laws(whole, kept, limit=limit, counter=COUNTER)
+    else:
+        kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": whole})["messages"]
+    assert codes[at] in json.dumps(kept)

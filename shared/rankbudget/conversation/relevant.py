@@ -81,7 +81,7 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
         others, segments = _others(timeline, units, stay)
         named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
         if not timeline.pending_step(turns[0]) and max(named.values(), default=0) > NAMED:
-            answers = [n for n in _order(query, segments, others) if named[n] > NAMED][:1]
+            answers = [n for n in _order(query, segments, others) if named[n] > NAMED][:ANSWERS]
         if not answers:
             near = [n for n in others if named[n]]
             texts = [list(map(timeline.text, units[n].positions())) for n in near]
@@ -124,11 +124,12 @@ def _order(query: str, segments: Sequence[Segment], units: Sequence[int]) -> lis
 
 
 def _links(order: Iterable[int], questions: Sequence[int | None]) -> list[list[int]]:
-    """Returns units in order, each behind its question; a question is followed by its answer."""
-    answers = {asked: n for n, asked in enumerate(questions) if asked is not None}
+    """Returns units in order, each behind its question and before the newest others of its turn."""
     found: list[list[int]] = []
     for n in order:
-        found.append([m for m in (questions[n], n) if m is not None])
-        if n in answers:
-            found.append([n, answers[n]])
+        asked = questions[n]
+        found.append([m for m in (asked, n) if m is not None])
+        first = n if asked is None else asked
+        others = [m for m, one in enumerate(questions) if one == first and m != n]
+        found += [[first, m] for m in reversed(others[-ANSWERS:])]
     return found
