@@ -82,7 +82,7 @@ def fit_thread(timeline: Timeline, limit: int, *, beside: int = 0) -> Steps[Fitt
     Raises:
         BudgetExceededError: system messages and the current question alone exceed the limit.
     """
-    room = limit - timeline.measure.overhead - timeline.pinned_tokens
+    room = limit - timeline.overhead - timeline.pinned_tokens
     select = _select_by_parts if timeline.measure.additive else _select_counted
     selection = select(timeline, room) if room >= 0 or not timeline.measure.additive else None
     if selection is None:
@@ -189,7 +189,7 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
         if asked is not None and _is_long(timeline, asked) and not timeline.thread.shorten_question
         else ""
     )
-    parts |= {"tools and framing": timeline.measure.overhead, "rest of the prompt": beside}
+    parts |= {"tools and framing": timeline.overhead, "rest of the prompt": beside}
     shorter = f"the system messages, the tools{step_words} or the question{advice}"
     return too_large(parts, limit + beside, f"Raise the limit, or shorten {shorter}.")
 
@@ -241,7 +241,7 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
 
     Between the room of a selection that fits and the tokens of one that does not, the largest is tried next.
     """
-    target = room + timeline.pinned_tokens + timeline.measure.overhead
+    target = room + timeline.pinned_tokens + timeline.overhead
     best: Selection | None = None
     kept, aim, fits, over = 0, max(0, room), -1, _UNKNOWN
     for _ in range(_ROUNDS):
@@ -249,7 +249,7 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
         if selection is None:
             break
         messages = selection.messages(timeline)
-        spare = target - timeline.measure.total(messages)
+        spare = target - timeline.total(messages)
         if spare < 0:
             over = min(over, selection.tokens)
             aim = max(0, selection.tokens + spare, (fits + over) // 2)
@@ -263,7 +263,7 @@ def _select_counted(timeline: Timeline, room: int) -> Selection | None:
         if not fits < aim < over:
             break
     for selection in _counted_too_high(timeline, best, kept):
-        if timeline.measure.total(selection.messages(timeline)) <= target:
+        if timeline.total(selection.messages(timeline)) <= target:
             return selection
     return best
 
@@ -294,7 +294,7 @@ def _put_together(
     messages = list(map(timeline.messages.__getitem__, chosen))
     if edits:
         messages = [edits.get(i, whole) for i, whole in zip(chosen, messages, strict=True)]
-    tokens = timeline.measure.overhead + selection.tokens + timeline.pinned_tokens
+    tokens = timeline.overhead + selection.tokens + timeline.pinned_tokens
     written: tuple[int, int] | None = None
     if shown is not None:
         pinned = set(timeline.pinned)
@@ -314,7 +314,7 @@ def _put_together(
     opens = not timeline.first_turn and selection.complete
     return FittedThread(
         messages=messages,
-        tokens=tokens if timeline.measure.additive else timeline.measure.total(messages),
+        tokens=tokens if timeline.measure.additive else timeline.total(messages),
         decide=partial(_decide, timeline, selection, chosen, written, opens=opens),
         warnings=warnings,
         question=None if asked is None else bisect_left(chosen, asked) + (shown is not None),

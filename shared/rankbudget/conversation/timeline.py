@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, beside_results, says_nothing
-from ..messages.measure import Measure
+from ..messages.measure import Measure, opening, total_before
 from ..messages.texts import texts_of
 from .answers import ANSWERS, ASSISTANT, CODES, EMPTY, NAMES, PINNED, STORED, USER, Answers
 from .reading import held
@@ -133,6 +133,10 @@ class Timeline(Answers):
                 total += self.measure.group([edits.get(i, self.messages[i]) for i in unit.positions()])
         return total
 
+    def total(self, messages: Sequence[Any]) -> int:
+        """Returns what a request with these messages costs, without a question that is given apart."""
+        return total_before(self.measure, messages) if self.ended else self.measure.total(messages)
+
     def costs_at_most(self, tokens: int) -> bool:
         """Returns whether all of the conversation costs at most `tokens`; counts no more than that."""
         left, known = tokens - self.pinned_tokens, self.known
@@ -173,6 +177,16 @@ class Timeline(Answers):
             if position not in counts:
                 counts[position] = self.measure.group(self.messages[position : position + 1])
         return sum(counts.values())
+
+    @property
+    def systems(self) -> list[Any]:
+        """The system messages, which always stay."""
+        return [self.messages[p] for p in self.pinned if self.role(p) != "tool"]
+
+    @cached_property
+    def overhead(self) -> int:
+        """What a request costs before any message, where system messages as these open it."""
+        return self.measure.overhead + opening(self.measure, self.systems)
 
     def is_as_remembered(self) -> bool:
         """Returns whether nothing was added and nothing else asked since the session remembered."""

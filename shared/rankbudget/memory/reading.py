@@ -14,7 +14,7 @@ from ..conversation.stored import AGAIN, StoredMessages
 from ..counting.protocol import TokenCounter
 from ..errors import StoreConflictError, StoreError
 from ..messages.codec import PINNED_ROLES
-from ..messages.measure import Measure
+from ..messages.measure import Measure, total_before
 from ..segment import Scope
 from .block_calls import has_blocks, seen_by
 from .database import Database
@@ -313,6 +313,9 @@ class _StoredMeasure:
 
     def total(self, messages: Sequence[Any]) -> int:
         return self.overhead + self.group(messages) if self.additive else self._measure.total(messages)
+
+    def added(self, messages: Sequence[Any]) -> int:
+        return total_before(self._measure, messages) - self.overhead
 
 
 def existing(database: Database, scope: Scope) -> list[str]:

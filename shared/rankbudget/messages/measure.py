@@ -32,6 +32,24 @@ class Measure(Protocol):
     def total(self, messages: Sequence[Any]) -> int: ...
 
 
+_ASKED = {"role": "user", "content": "one"}
+
+
+def opening(measure: Measure, systems: Sequence[Any]) -> int:
+    """Returns what system messages add to a request beside what each of them costs; may be less than 0.
+
+    A template may write tools only behind a system message, and a text of its own where there is none.
+    """
+    added = None if measure.additive or not systems else getattr(measure, "added", None)
+    return 0 if added is None else int(added(systems)) - measure.group(systems)
+
+
+def total_before(measure: Measure, messages: Sequence[Any]) -> int:
+    """Returns what a request costs without the question that follows: a template may write tools in that."""
+    added = None if measure.additive else getattr(measure, "added", None)  # a host's measure sees no tools
+    return measure.total(messages) if added is None else measure.overhead + int(added(messages))
+
+
 class CodecMeasure:
     """Counts host messages in their neutral form."""
 
@@ -54,6 +72,12 @@ class CodecMeasure:
         if self.additive:
             return self.overhead + self.group(messages)
         return self._counter.count_messages([self._to_dict(m) for m in messages], self._tools)
+
+    def added(self, messages: Sequence[Any]) -> int:
+        """Returns what messages add to a request with a question."""
+        given = list(map(self._to_dict, messages))
+        count = self._counter.count_messages
+        return count([*given, _ASKED], self._tools) - count([_ASKED], self._tools)
 
 
 class ListMeasure:

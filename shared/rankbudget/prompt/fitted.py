@@ -52,7 +52,7 @@ def fit_history(request: PromptRequest, inputs: Inputs, prices: Prices) -> Steps
     """Fits a history that is all of the prompt: it is counted as it is kept."""
     assert inputs.timeline is not None
     granted = min(prices.room, prices.most)
-    limit = granted + inputs.measure.overhead
+    limit = granted + inputs.overhead
     history = yield from fit_thread(inputs.timeline, limit, beside=_besides(prices, granted, limit))
     fitted = Fitted(history=history, granted={"history": granted})
     total = history.tokens + request.extra_tokens
@@ -73,7 +73,7 @@ def fit(request: PromptRequest, inputs: Inputs, prices: Prices, grants: Grants) 
     "keep". The history waits for what others leave only with preset "rag", and not where an earlier call of
     the turn granted it.
     """
-    overhead, timeline, rag = inputs.measure.overhead, inputs.timeline, request.budget.preset == "rag"
+    overhead, timeline, rag = inputs.overhead, inputs.timeline, request.budget.preset == "rag"
     shares = request.budget.surplus != "keep"
     history_takes = shares and rag and inputs.turn.granted_history is None
     order: list[Block | None] = [*inputs.blocks]
@@ -114,7 +114,7 @@ def _left(inputs: Inputs, prices: Prices, fitted: Fitted, tokens: Mapping[str, i
 
 def _used(inputs: Inputs, fitted: Fitted) -> int:
     used = sum([fit.tokens for fit in fitted.fits.values()])
-    return used + (0 if fitted.history is None else fitted.history.tokens - inputs.measure.overhead)
+    return used + (0 if fitted.history is None else fitted.history.tokens - inputs.overhead)
 
 
 def _refilled(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted, free: int) -> Fitted:
@@ -242,7 +242,7 @@ def _with_more(
 def _too_large(inputs: Inputs, prices: Prices, fitted: Fitted, largest: int) -> BudgetExceededError:
     used = {"system": prices.system_tokens, **{name: f.tokens for name, f in fitted.fits.items()}}
     if fitted.history is not None:
-        used["history"] = fitted.history.tokens - inputs.measure.overhead
+        used["history"] = fitted.history.tokens - inputs.overhead
     msg = (
         f"the prompt must have at most {prices.limit:,} tokens in its final form (got {largest:,}). "
         "Shorten the fixed parts or raise the limit."

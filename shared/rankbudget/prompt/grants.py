@@ -15,7 +15,7 @@ from ..conversation.timeline import Timeline
 from ..errors import too_large
 from ..fitting.protocol import Fit
 from ..messages.codec import PINNED_ROLES
-from ..messages.measure import CodecMeasure, Measure
+from ..messages.measure import CodecMeasure, Measure, opening
 from ..messages.tags import USUAL_NAMES, own_tags
 from ..messages.texts import content_text
 from ..segment import Block, Decision, Scope
@@ -42,6 +42,11 @@ class Inputs:
     tags: tuple[str, ...] = ()
     alone: bool = False  # the history competes with nothing: no other block has a configured source
     bare: bool = False  # and nothing is rendered around it
+
+    @property
+    def overhead(self) -> int:
+        """What the history costs before any message."""
+        return self.measure.overhead if self.timeline is None else self.timeline.overhead
 
 
 def read(request: PromptRequest, turn: Turn | None) -> Inputs:
@@ -157,18 +162,22 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     system, band = system_tokens + pinned, request.counter.band
     reserve, safety, limit = budget.split(system_tokens=system, band=band, ceiling=request.ceiling)
     question = measure.group([request.question]) if request.question is not None else 0
-    known = measure.overhead + system_tokens + question
+    systems = [] if inputs.timeline is None else inputs.timeline.systems
+    framing = measure.overhead + opening(measure, [*request.system, *systems])
+    known = framing + system_tokens + question
     rendered = known  # without blocks and history
     if request.render is not None:
         empty = {block.name: _NOTHING for block in inputs.blocks}
-        rendered = measure.total(list(request.render(empty, [])))
+        opens = systems if opening(measure, systems) else []
+        rendered = measure.total(list(request.render(empty, opens)))
+        rendered -= measure.group(opens) if opens else 0
     fixed = rendered + request.extra_tokens
     if fixed > limit:
         rest = fixed - known  # less than 0 where joined texts cost less
         parts = {"system": 0, "question": 0} if inputs.timeline is None else least_parts(inputs.timeline)
         parts["system"] += system_tokens
         parts["question"] += question
-        parts["tools and framing"] = measure.overhead + min(0, rest)
+        parts["tools and framing"] = framing + min(0, rest)
         parts["rest of the prompt"] = max(0, rest)
         advice = "Shorten these parts, lower the reserve, or take a larger window."
         raise too_large(parts, limit, advice)

@@ -66,7 +66,7 @@ def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitt
     if request.system:
         totals.append(BlockTotal(name="system", rank=rank("system"), granted=None, used=prices.system_tokens))
     if fitted.history is not None:
-        used = fitted.history.tokens - inputs.measure.overhead
+        used = fitted.history.tokens - inputs.overhead
         granted, given = fitted.granted["history"], request.history_block
         own = (given.rank if given is not None else None) or rank("history")
         totals.append(BlockTotal(name="history", rank=own, granted=granted, used=used))
