@@ -6,14 +6,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rankbudget import Assembler, Block, BudgetExceededError, Segment, counter_for, fit_documents
 from rankbudget.fitting.block import fit_block
 from rankbudget.fitting.doubles import find_doubles
-from rankbudget.fitting.evidence import BestFirst, Evidence, Memories
-from rankbudget.fitting.protocol import Fit, plain_cost
+from rankbudget.fitting.evidence import COSTLY, BestFirst, Evidence, Memories
+from rankbudget.fitting.packing import SHORTEST_CUT
+from rankbudget.fitting.protocol import Fit, asked_once, plain_cost
 from rankbudget.fitting.truncate import Truncate
 from rankbudget.testing import WordCounter
 from tests.drawing import draws
@@ -331,3 +332,52 @@ def test_a_picture_without_room_takes_none(
         assert all_texts
     assert all_texts or 2 * texts_kept >= pictures_kept
     check_nested([shown(fit(Evidence(dedup=False), segments, limit + n, cost=cost)) for n in range(3)])
+
+
+@draws()
+@given(
+    nodes=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 60)), min_size=1, max_size=6),
+    limit=st.integers(0, 600),
+    scored=st.booleans(),
+    grouped=st.booleans(),
+)
+@example(nodes=[(150, 60), (0, 3), (0, 3)], limit=145, scored=True, grouped=False)
+def test_no_lines_beside_a_text_end_the_packing(
+    nodes: list[tuple[int, int]], limit: int, scored: bool, grouped: bool
+) -> None:
+    """Beside metadata without room all stay where all others fit, and something where the room is not small.
+
+    Metadata of 64 tokens more than another one's, and beside a longer text up to 128, hold no text back.
+    """
+    segments = [
+        Segment(
+            id=f"s{i}",
+            text=f"The room {i} has {i} doors. " * n,
+            score=1 - i / 9 if scored else None,
+            group="g" if grouped and i in (0, 3) else None,
+        )
+        for i, (_, n) in enumerate(nodes)
+    ]
+    heads = {segment.id: head for segment, (head, _) in zip(segments, nodes, strict=True)}
+
+    def cost(segment: Segment, text: str) -> int:
+        return O200K.count(text + "\n") + heads[segment.id]
+
+    def kept_at(most: int) -> dict[str, str]:
+        found = fit(Evidence(dedup=False), segments, most, cost=asked_once(cost))
+        assert found is not None
+        assert found.tokens <= most
+        return shown(found)
+
+    kept = kept_at(limit)
+    together = [[s for s in segments if s.group], *[[s] for s in segments if not s.group]]
+    wholes = {tuple(s.id for s in some): sum([cost(s, s.text) for s in some]) for some in together if some}
+    least = min([tokens if len(ids) > 1 else heads[ids[0]] + 1 for ids, tokens in wholes.items()])
+    longest = max([O200K.count(s.text) for s in segments])
+    allowed = least + min(max(COSTLY, longest), 2 * COSTLY)
+    assert kept or limit <= allowed + SHORTEST_CUT
+    without_room = {s.id for s in segments if heads[s.id] > max(limit, allowed)}
+    rest = {ids: tokens for ids, tokens in wholes.items() if not without_room.intersection(ids)}
+    if rest and sum(rest.values()) + 2 * sum([n for _, n in nodes]) <= limit:
+        assert sorted(kept) == sorted([name for ids in rest for name in ids])
+    check_nested([kept, *[kept_at(limit + n) for n in (1, 2, 40)]])

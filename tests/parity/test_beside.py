@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
@@ -23,6 +23,7 @@ SHOWN = PromptTemplate.from_template("company: {company}\n\n{page_content}")
 TEMPLATE = ChatPromptTemplate([("system", "{documents}"), ("human", "{question}")])
 ROOM = 3 * COUNTER.count(f"company: Umbrella\n\n{RULE}\n\n")
 FRAME = 30
+QUESTION = "How many days of leave does Firm 1 give?"
 NAMES = ["Acme", "Globex", "Initech", "Umbrella", "Hooli", "Stark", "Wayne", "Tyrell"]
 
 Found = list[tuple[str, str]]
@@ -90,3 +91,38 @@ def test_what_a_segment_says_of_itself_stays() -> None:
     fit = BudgetDocumentCompressor(max_tokens=ROOM, counter="gpt-4o", document_prompt=SHOWN)
     kept = fit.fit(own, "How many days of leave does Tyrell give?").segments  # type: ignore[arg-type]
     assert "Tyrell" in [segment.id for segment in kept]
+
+
+def _compressed(found: Found, room: int) -> list[str]:
+    fit = BudgetDocumentCompressor(max_tokens=room, counter="gpt-4o", document_prompt=SHOWN)
+    return [document.page_content for document in fit.compress_documents(documents(found), QUESTION)]
+
+
+def _postprocessed(found: Found, room: int) -> list[str]:
+    nodes = [
+        NodeWithScore(node=TextNode(text=text, metadata={"company": name}), score=1 - i / 9)
+        for i, (name, text) in enumerate(found)
+    ]
+    fit = BudgetNodePostprocessor(max_tokens=room, counter="gpt-4o")
+    return [item.node.get_content() for item in fit.postprocess_nodes(nodes, query_str=QUESTION)]
+
+
+@pytest.mark.parametrize("door", [_compressed, _postprocessed])
+@draws()
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
+    place=st.integers(0, 5),
+    more=st.integers(0, 200),
+    long=st.integers(0, 6),
+)
+@example(sizes=[3, 3, 3], place=0, more=0, long=5)
+def test_what_is_beside_a_text_ends_no_packing(
+    door: Callable[[Found, int], list[str]], sizes: list[int], place: int, more: int, long: int
+) -> None:
+    """Wherever a text ranks beside which too much is shown, and however long it is, all others stay that fit."""
+    others = [(f"Firm {i}", f"Firm {i} gives {20 + i} days. " * said) for i, said in enumerate(sizes)]
+    prices = [COUNTER.count(f"company: {name}\n\n{text}\n\n") for name, text in others]
+    room = sum(prices) + 2 * sum(sizes)
+    beside = room + 128 + more
+    costly = "firm " * beside, "Firm 1 has days of leave. " * (long * beside // 7 + 1)
+    assert door([*others[:place], costly, *others[place:]], room) == [text for _, text in others]

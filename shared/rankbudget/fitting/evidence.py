@@ -37,8 +37,8 @@ NAMED = 3.0
 
 Half of the words count a quarter of that: other texts of a good retriever have some of them, too.
 """
-COSTLY, LETTERS = 64, 4
-"""Tokens that a segment may have beside its text, as a picture has; usual characters of a token."""
+COSTLY, BYTES = 64, 5
+"""Tokens that a segment may have more than others beside its text, as tags; bytes of a token."""
 
 
 class Evidence:
@@ -181,44 +181,50 @@ def _ranked(rater: _Rater, segments: Sequence[Segment], price: Cost, *, compress
         else:
             rated += [(-rating, i, j) for j, rating in enumerate(rater.sentences[i])]
     units = [(i, j) for _, i, j in sorted(rated)]
-    return partial(_behind_as_much, units, segments, rater, price) if compress else units.__iter__
+    if not compress:  # one without room is skipped
+        return units.__iter__
+    uncut = [price(s, s.text if isinstance(s, Group) else "") for s in segments]
+    if max(uncut) <= min(uncut) + COSTLY:
+        return units.__iter__
+    pieces = zip(segments, rater.split.by_text, strict=True)
+    sizes = [[0] if isinstance(segment, Group) else [*map(_tokens, own)] for segment, own in pieces]
+    return partial(_behind_as_much, units, uncut, sizes)
 
 
 def _behind_as_much(
-    units: Sequence[Unit], segments: Sequence[Segment], rater: _Rater, price: Cost
+    units: Sequence[Unit], uncut: Sequence[int], sizes: Sequence[Sequence[int]]
 ) -> Iterator[Unit]:
-    """Yields the units with each costly segment behind as much text: one without room ends the packing."""
+    """Yields the units, those of a costly segment behind as many tokens: one without room ends the packing.
 
-    def own(i: int) -> list[Unit]:
-        ratings = rater.sentences[i] if not isinstance(segments[i], Group) else ()
-        return [(i, j) for j in sorted(range(len(ratings)), key=lambda j: -ratings[j])] or [(i, WHOLE)]
+    Of each segment `uncut` tokens cannot be cut, and its sentences have `sizes`. It is costly if `uncut` is more
+    than the least of any by `COSTLY` tokens and all its text, or by twice `COSTLY`. It comes where as many tokens
+    are behind it, too, or last: where all others fit, none is dropped for it.
+    """
+    texts, least = [sum(own) for own in sizes], min(uncut)
+    pairs = zip(uncut, texts, strict=True)
+    behind = [own if own - least > min(max(COSTLY, text), 2 * COSTLY) else 0 for own, text in pairs]
+    places: dict[int, list[int]] = {}
+    for place, (i, _) in enumerate(units):
+        places.setdefault(i, []).append(place)
+    waiting = sorted(places, key=lambda i: -behind[i])  # the least costly at the end
+    opened: list[int] = []  # a heap of places that are next
+    unpaid, spent, end = dict(enumerate(uncut)), 0, 0
+    while opened or waiting:
+        most = min(spent, end - spent)
+        if not opened:
+            most = behind[waiting[-1]] + COSTLY
+            end = spent + sum([uncut[i] + texts[i] for i in waiting if behind[i] <= most])
+        while waiting and behind[waiting[-1]] <= most:
+            for place in places[waiting.pop()]:
+                heappush(opened, place)
+        i, j = units[heappop(opened)]
+        yield i, j
+        spent += unpaid.pop(i, 0) + sizes[i][j]
 
-    sentences = rater.split.by_text
-    waiting: list[tuple[int, int, int]] = []  # a heap: the least costly first, then the best
-    weights, characters = dict[int, int](), 0
-    for place, (i, j) in enumerate(units):
-        if i not in weights:
-            weights[i] = _costly(segments[i], price)
-            if weights[i]:
-                heappush(waiting, (weights[i], place, i))
-        if not weights[i]:
-            yield i, j
-            characters += len(sentences[i][j])
-        while waiting and waiting[0][0] <= characters:
-            characters += waiting[0][0]
-            yield from own(heappop(waiting)[2])
-    for _, i in sorted([(place, i) for _, place, i in waiting]):
-        yield from own(i)
 
-
-def _costly(segment: Segment, price: Cost) -> int:
-    """Returns how much text costs what cannot be cut of a segment, where that is much: a group, a picture."""
-    if isinstance(segment, Group):
-        return len(segment.text)
-    uncut = price(segment, "")
-    tokens = price(segment, segment.text) if uncut > COSTLY else 0
-    is_most = tokens > COSTLY + len(segment.text) // 3  # else its text is the most of it
-    return uncut * LETTERS if is_most and uncut > min(4 * COSTLY, tokens // 2) else 0
+def _tokens(text: str) -> int:
+    """Returns about how many tokens a text has, in any script, hardly ever too many; counting is slow."""
+    return len(text.encode("utf-8", "replace")) // BYTES
 
 
 def _in_order(kept: Iterable[int], rater: _Rater, order: Order) -> list[int]:
