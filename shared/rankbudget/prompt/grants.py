@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from ..budget.allocation import Demand, allocate, demand_for, with_absent
 from ..conversation.fit import Needs, least_parts, needs_of
@@ -14,7 +15,6 @@ from ..conversation.thread import Thread, cut_of_request
 from ..conversation.timeline import Timeline
 from ..errors import too_large
 from ..fitting.protocol import Fit
-from ..messages.codec import PINNED_ROLES
 from ..messages.measure import CodecMeasure, Measure, opening
 from ..messages.tags import USUAL_NAMES, own_tags
 from ..messages.texts import content_text
@@ -162,15 +162,9 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     system, band = system_tokens + pinned, request.counter.band
     reserve, safety, limit = budget.split(system_tokens=system, band=band, ceiling=request.ceiling)
     question = measure.group([request.question]) if request.question is not None else 0
-    systems = [] if inputs.timeline is None else inputs.timeline.systems
-    framing = measure.overhead + opening(measure, [*request.system, *systems])
+    framing = measure.overhead + opening(measure, _systems(request, inputs))
     known = framing + system_tokens + question
-    rendered = known  # without blocks and history
-    if request.render is not None:
-        empty = {block.name: _NOTHING for block in inputs.blocks}
-        opens = systems if opening(measure, systems) else []
-        rendered = measure.total(list(request.render(empty, opens)))
-        rendered -= measure.group(opens) if opens else 0
+    rendered = known if request.render is None else _rendered(request, inputs)
     fixed = rendered + request.extra_tokens
     if fixed > limit:
         rest = fixed - known  # less than 0 where joined texts cost less
@@ -195,12 +189,24 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     )
 
 
+def _systems(request: PromptRequest, inputs: Inputs) -> list[Any]:
+    return [*request.system, *(() if inputs.timeline is None else inputs.timeline.systems)]
+
+
+def _rendered(request: PromptRequest, inputs: Inputs) -> int:
+    """Returns what the host's prompt costs without blocks and history."""
+    assert request.render is not None
+    systems = [] if inputs.timeline is None else inputs.timeline.systems
+    opens = systems if opening(inputs.measure, systems) else []
+    empty = {block.name: _NOTHING for block in inputs.blocks}
+    total = inputs.measure.total(list(request.render(empty, opens)))
+    return total - (inputs.measure.group(opens) if opens else 0)
+
+
 def _check_system(request: PromptRequest, inputs: Inputs) -> int:
     """Returns the tokens of the system messages' texts, which the budget may bound."""
-    timeline = inputs.timeline
-    pinned = [timeline.messages[p] for p in timeline.pinned] if timeline is not None else []
-    systems = [*request.system, *(m for m in pinned if request.codec.role(m) in PINNED_ROLES)]
-    texts = [content_text(request.codec.to_dict(m).get("content")) for m in systems]
+    dicts = map(request.codec.to_dict, _systems(request, inputs))
+    texts = [content_text(message.get("content")) for message in dicts]
     tokens = sum(request.counter.count_many(texts)) if texts else 0
     request.budget.check_system(tokens)
     return tokens
