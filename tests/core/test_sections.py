@@ -1,8 +1,9 @@
-"""Pages of prose under headings, and questions with answers: a sentence stays below what it is of."""
+"""Pages of prose under headings, reports, questions with answers: a sentence stays below what it is of."""
 
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbudget import counter_for, fit_documents, fit_text
+from rankbudget.compression.structured import compress_structured
 from tests.drawing import draws
 
 COUNTER = counter_for("gpt-4o")
@@ -143,3 +145,90 @@ def test_no_rest_of_an_answer_without_its_yes_or_no(
     for first, rest in zip(firsts, ANSWERED.values(), strict=False):
         before, rest_kept, _ = kept.partition(rest[:12])
         assert not rest_kept or before.rstrip().endswith(first)
+
+
+RULES = {
+    "dashes": "---\n",
+    "dashes with gaps": "\n---\n\n",
+    "equals": "=" * 30 + "\n",
+    "stars": "* * *\n",
+    "html": "<hr>\n",
+    "blank line": "\n",
+    "page": "\f",
+}
+REPORT_TITLES = (
+    "Ticket {}\n",
+    "Ticket: {}\n",
+    "{}\n\n",
+    "## Ticket {}\n",
+    "## {}\n\n",
+    "**Ticket {}**\n",
+    "[{}] From the help desk\n",
+    "<h2>{}</h2>\n",
+)
+PARTS = {
+    "colon": "{}:\n",
+    "colon with a gap": "\n{}:\n",
+    "markdown": "### {}\n",
+    "bold": "**{}**\n",
+    "bold with a gap": "\n**{}:**\n",
+    "plain with a gap": "\n{}\n",
+    "html": "<h3>{}</h3>\n",
+}
+SAID = (
+    "The {thing} fails after the update of last week.",
+    "It was checked on two machines.",
+    "An engineer replaced the cable of the {thing}.",
+    "We rolled the firmware back to the older one.",
+    "Users were told by mail.",
+    "Support raised the limit for this {thing}.",
+)
+
+
+def _report(drawn: random.Random, title: str, part: str, name: str, number: int) -> str:
+    """Returns a report whose lines end in its number, with other parts, fields and lines than the next one."""
+
+    def said() -> str:
+        sentences = [one.format(thing=drawn.choice(TITLES).lower()) for one in drawn.sample(SAID, 3)]
+        lines = [f"{one[:-1]} [{number}]." for one in sentences[: drawn.randint(1, 3)]]
+        form = drawn.choice(("{} ", "{}\n", "- {}\n"))
+        return "".join(form.format(line) for line in lines).rstrip() + "\n"
+
+    fields = [f"{key}: {drawn.choice(TITLES)} [{number}]\n" for key in ("Customer", "Floor")]
+    names = [
+        "Problem",
+        *[one for one in ("Workaround", "Resolution", "Notes") if drawn.random() < 0.6],
+    ]
+    parts = [part.format(one) + said() for one in names]
+    return "".join([title.format(name), *fields[: drawn.randint(0, 2)], *parts])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("door", ["documents", "result"])
+@draws(cases=2 * len(RULES))
+@given(
+    part=st.sampled_from(sorted(PARTS)),
+    seed=st.integers(0, 10_000),
+    title=st.sampled_from(REPORT_TITLES),
+    count=st.integers(6, 12),
+    share=st.floats(0.1, 0.6),
+    question=st.sampled_from(("{}: what was the resolution?", "What was the problem of {}?")),
+)
+def test_no_line_of_a_report_stands_below_the_title_of_another_one(
+    door: str, rule: str, part: str, seed: int, title: str, count: int, share: float, question: str
+) -> None:
+    """Reports share only some of their headings: each heading and what is below it belongs to its title."""
+    drawn = random.Random(seed)
+    names = [f"TCK-{number}" for number in drawn.sample(range(1000, 9999), count)]
+    text = RULES[rule].join(
+        _report(drawn, title, PARTS[part], name, number) for number, name in enumerate(names)
+    )
+    limit, asked = round(share * COUNTER.count(text)), question.format(drawn.choice(names))
+    if door == "result":
+        shown = compress_structured(text, limit, COUNTER, asked)
+    else:
+        shown = fit_documents([text], max_tokens=limit, query=asked, counter=COUNTER).text
+    for line in re.finditer(r"\[(\d+)\][.\n]", shown):
+        above = shown[: line.start()]
+        nearest = max(names, key=above.rfind)
+        assert nearest not in above or nearest == names[int(line[1])]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import pairwise
 
 _DEPTH = re.compile(
     r"(#{1,6})\s|(={2,6})[^=].*\2\s*\Z|\\(?:sub){0,2}section\b|(?:</\w+>\s?)*<h([1-6])\b", re.IGNORECASE
 )
 """Headings of Markdown, MediaWiki, LaTeX and HTML."""
-_RULE = re.compile(r"([-=*_#+])(?: ?\1){2,}\s*")
+_RULE = re.compile(r"(?:([-=*_#+])(?: ?\1){2,}|<hr\b[^<>]*>)\s*", re.IGNORECASE)
 _UNDERLINE = re.compile(r"([=~^*+\"'`-])\1{2,}\s*")
 _STYLES = {
     "bold": re.compile(r"(\*\*|__)(?!\s)[^*_]+\1:?"),
@@ -45,27 +47,82 @@ class Heading:
 
     start: int
     stop: int
-    level: int
+    level: float
 
 
-def headings_of(pieces: Sequence[str]) -> list[Heading]:
-    """Returns the headings among the lines or sentences of a text, in order.
+def headings_of(pieces: Sequence[str], rules: AbstractSet[int]) -> dict[int, Heading]:
+    """Returns the headings among the lines or sentences of a text by where they start.
 
-    The order in which styles are used first tells which is under which, as in reStructuredText.
+    The order in which styles are used first tells which is under which, as in reStructuredText. Above the
+    headings that records have in common are the titles of these, and as deep the rules that part them.
     """
     order: dict[str, int] = {}
-    marked = list(_marked(pieces))
-    styles = _with_repeated(pieces, marked)
-    return [
-        Heading(i, stop, style if isinstance(style, int) else order.setdefault(style, OTHER + len(order)))
-        for (i, stop, _), style in zip(marked, styles, strict=True)
-        if style
-    ]
+    marked = [one for one in _marked(pieces, rules) if one[0] not in rules]
+    times = Counter([pieces[i].strip() for i, *_ in marked])
+    found = {
+        i: Heading(i, stop, style if isinstance(style, int) else order.setdefault(style, OTHER + len(order)))
+        for (i, stop, _), style in zip(marked, _with_repeated(pieces, marked), strict=True)
+        # A line with a colon that comes once is no deeper than the next one.
+        if style and (is_gap(pieces, i) or times[line := pieces[i].strip()] > 1 or not line.endswith(":"))
+    }
+    shared = {i: heading for i, heading in found.items() if times[pieces[i].strip()] > 1}
+    for i, level in _titles(pieces, found, shared, rules):
+        title = found.get(i, Heading(i, i + 1, level))
+        found[i] = Heading(i, title.stop, min(title.level, level))
+    return found
 
 
-def _marked(pieces: Sequence[str]) -> Iterator[tuple[int, int, int | str]]:
+def _titles(
+    pieces: Sequence[str], headings: Container[int], shared: Mapping[int, Heading], rules: AbstractSet[int]
+) -> Iterator[tuple[int, float]]:
+    """Yields the titles of records and the rules between them with their depth.
+
+    A title is the first line behind a rule, or one that is above most of the headings with the same text.
+    """
+    starts = [-1, *rules] if rules else []
+    behind = {next((k for k in range(i + 1, len(pieces)) if pieces[k].strip()), i) for i in starts}
+    firsts = behind.difference(rules, shared)
+    times, above = Counter([pieces[i].strip() for i in shared]), dict[str, dict[int, float]]()
+    for i, k in _above_shared(pieces, headings, shared, firsts):
+        above.setdefault(pieces[k].strip(), {})[i] = min(shared[k].level, OTHER) - 0.5
+    sure = [level for titles in above.values() for i, level in titles.items() if i in firsts]
+    if len(sure) > 1:
+        yield from [(i, min(sure)) for i in (*firsts, *rules)]
+        return
+    for line, titles in above.items():
+        if len(titles) > max(1, 0.75 * times[line]):
+            yield from titles.items()
+
+
+def _above_shared(
+    pieces: Sequence[str], headings: Container[int], shared: Container[int], firsts: Container[int]
+) -> Iterator[tuple[int, int]]:
+    """Yields the first line of what is right above a heading that records share, with that heading."""
+    top, is_open = None, False
+    for i, piece in enumerate(pieces):
+        if i in shared:
+            if top is not None:
+                yield top, i
+            top, is_open = None, True
+        elif i in firsts:
+            top = i
+        elif top not in firsts and any(map(str.isalnum, piece)):
+            names = i in headings or _may_name(piece)
+            if names and (not is_open or (top is None and is_gap(pieces, i - 1))):
+                top = i
+            is_open = names
+
+
+def _may_name(line: str) -> bool:
+    """Returns whether a line is neither an item of a list nor a sentence."""
+    line = line.strip("\r\n\f").rstrip()
+    is_short = len(line.split()) <= _MOST_WORDS and line[-1] not in _STOPS and not line[0].isspace()
+    return is_short and not _ITEM.match(line)
+
+
+def _marked(pieces: Sequence[str], rules: Container[int]) -> Iterator[tuple[int, int, int | str]]:
     """Yields the lines of each heading, and its depth or its style."""
-    recurring, rules = _recurring(pieces), rules_of(pieces)
+    recurring, again = _recurring(pieces), _again(pieces)
     rows = {i for table in ruled_tables(pieces) for i in table}
     for i, piece in enumerate(pieces):
         line, begins = piece.strip("\r\n\f"), not i or is_gap(pieces, i - 1)
@@ -76,7 +133,7 @@ def _marked(pieces: Sequence[str]) -> Iterator[tuple[int, int, int | str]]:
             yield i, i + 1, int(depth[3] or 0) or len(depth[1] or depth[2] or "") or depth[0].count("s")
         elif begins and _mask(line) in recurring and (stop := _header_end(pieces, i)):
             yield i, stop, f"header {_mask(line)}"  # a record's text may look like one, and is under its own
-        elif style := _style(pieces, i, line.rstrip(), begins=begins, underlined=i + 1 not in rules):
+        elif style := _style(pieces, i, line.rstrip(), again, begins=begins, underlined=i + 1 not in rules):
             yield i, i + 1, style
 
 
@@ -112,8 +169,8 @@ def _may_be_heading(pieces: Sequence[str], i: int) -> bool:
 
 
 def ends_line(piece: str) -> bool:
-    """Returns whether a line ends with a piece of a text: in HTML with a tag."""
-    return piece.endswith(("\n", ">"))
+    """Returns whether a line or a page ends with a piece of a text: in HTML with a tag."""
+    return piece.endswith(("\n", ">", "\f"))
 
 
 def is_gap(pieces: Sequence[str], i: int) -> bool:
@@ -125,7 +182,17 @@ def is_gap(pieces: Sequence[str], i: int) -> bool:
     return between.count("\n") > 1 or "\f" in between
 
 
-def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool, underlined: bool) -> str:
+def _again(pieces: Sequence[str]) -> set[int]:
+    """Returns where lines are that come several times, but fields, rows and those above indented ones."""
+    times = Counter([piece.strip() for piece in pieces])
+    pairs = enumerate(pairwise([*pieces, ""]))
+    found = [i for i, (line, below) in pairs if times[line.strip()] > 1 and not below[:1].isspace()]
+    return {i for i in found if not _FIELD.match(pieces[i].rstrip()) and not _COLUMNS.search(pieces[i])}
+
+
+def _style(
+    pieces: Sequence[str], i: int, line: str, again: Container[int], *, begins: bool, underlined: bool
+) -> str:
     """Returns the style of a heading that is one line without a mark of its depth; "" for any other line."""
     if len(line) > _LONGEST_HEADING or not any(map(str.isalnum, line)):
         return ""
@@ -134,13 +201,13 @@ def _style(pieces: Sequence[str], i: int, line: str, *, begins: bool, underlined
     for name, form in _STYLES.items():
         if form.fullmatch(line):
             return name
+    if line[-1] == ":" and (begins or i in again):
+        return "colon"
     if not begins or line[-1] in _STOPS:
         return ""
-    if line[-1] == ":":
-        return "colon"
     if _CLAUSE.fullmatch(line):
         return f"clause {line.split(maxsplit=1)[0].rstrip('.)').count('.')}"
-    return _title(line) if is_gap(pieces, i) else ""
+    return _title(line) if i in again or is_gap(pieces, i) else ""
 
 
 def _rule_below(pieces: Sequence[str], i: int) -> str:
@@ -253,7 +320,7 @@ def _header_end(pieces: Sequence[str], i: int) -> int:
     stop = i
     while stop < len(pieces) and stop - i < _HEADER_LINES and pieces[stop].strip():
         stop += 1
-        if is_gap(pieces, stop - 1):
+        if is_gap(pieces, stop - 1) or _RULE.fullmatch(pieces[stop]):
             break
-    fields = sum(bool(_FIELD.match(piece)) for piece in pieces[i:stop])
+    fields = sum(bool(_FIELD.match(piece.rstrip())) for piece in pieces[i:stop])
     return stop if stop - i > 1 and fields * 2 >= stop - i else 0

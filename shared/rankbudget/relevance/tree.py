@@ -96,8 +96,9 @@ def tree_of(pieces: Sequence[str]) -> Tree:
     """
     has_lines = any(map(ends_line, pieces))  # one line has no headings, and nothing is indented
     rules = rules_of(pieces) if has_lines else set[int]()
-    headings = _headings_at(pieces, rules) if has_lines else {}
+    headings = headings_of(pieces, rules) if has_lines else {}
     outline = _outline(pieces, rules, headings) if has_lines else [NONE] * len(pieces)
+    headings = {i: heading for i, heading in headings.items() if i not in rules}
     owners, parents = _of_records(pieces, rules, outline)
     if has_lines:
         _add_headings(pieces, owners, outline, headings)
@@ -207,10 +208,14 @@ def _of_records(
 
 
 def _add_headings(
-    pieces: Sequence[str], owners: list[int], outline: Sequence[int], headings: Container[int]
+    pieces: Sequence[str], owners: list[int], outline: Sequence[int], headings: Mapping[int, Heading]
 ) -> None:
     """Gives each piece without an owner its nearest heading, where several headings have text."""
-    under = {i: own for i, own in enumerate(outline) if own in headings and i not in headings}
+    times = Counter([pieces[i].strip() for i in headings])
+    named = {outline[i] for i in headings if times[pieces[i].strip()] > 1}
+    under = {
+        i: own for i, own in enumerate(outline) if own in headings and (i not in headings or own in named)
+    }
     if len({own for i, own in under.items() if pieces[i].strip()}) > 1:
         for i, own in under.items():
             owners[i] = own if owners[i] == NONE else owners[i]
@@ -276,7 +281,7 @@ def _outline(pieces: Sequence[str], rules: Container[int], headings: Mapping[int
     A rule ends all that is above it but the headings that have a depth of their own.
     """
     owners, stop = [NONE] * len(pieces), 0
-    opened: list[tuple[tuple[bool, int], int]] = []
+    opened: list[tuple[tuple[bool, float], int]] = []
     for i, piece in enumerate(pieces):
         if i < stop:  # a heading of several lines
             owners[i] = opened[-1][1]
@@ -284,7 +289,7 @@ def _outline(pieces: Sequence[str], rules: Container[int], headings: Mapping[int
             owners[i] = owners[i - 1]
         elif piece.strip():
             heading = headings.get(i)
-            depth = (False, OTHER) if i in rules else _depth(piece, heading)
+            depth = (False, float(OTHER)) if i in rules and not heading else _depth(piece, heading)
             while opened and opened[-1][0] >= depth:
                 opened.pop()
             owners[i] = opened[-1][1] if opened else NONE
@@ -293,13 +298,7 @@ def _outline(pieces: Sequence[str], rules: Container[int], headings: Mapping[int
     return owners
 
 
-def _headings_at(pieces: Sequence[str], rules: Container[int]) -> dict[int, Heading]:
-    """Returns the headings by where they start, but rules, and lines as deep as the next one written so."""
-    found = {heading.start: heading for heading in headings_of(pieces) if heading.start not in rules}
-    return {i: h for i, h in found.items() if is_gap(pieces, i) or not pieces[i].rstrip().endswith(":")}
-
-
-def _depth(piece: str, heading: Heading | None) -> tuple[bool, int]:
+def _depth(piece: str, heading: Heading | None) -> tuple[bool, float]:
     """Returns how deep a line is: any heading is above what is indented."""
     line = _LIST.sub("", piece.lstrip("\r\n\f"))
     return (False, heading.level) if heading else (True, len(line) - len(line.lstrip()))
