@@ -110,3 +110,9 @@ def test_samples_are_of_one_row():
     row = FitPrompt(100, profile="anthropic").row({"history": chat})
     with pytest.raises(RowError, match=r"not dropped \(got 1 of 2\).*RenderingProfile"):
         whole_turns(row["messages"], row["dropped"], chat)
+
+
+def test_broken_json_is_a_typed_error():
+    """It names what was broken, as every error of a row does."""
+    with pytest.raises(RowError, match="cut must be JSON"):
+        whole_turns("[{", [], [])

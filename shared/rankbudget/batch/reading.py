@@ -155,7 +155,7 @@ def _is_null(value: Any) -> bool:
 def _read(name: str, value: Any, source: _Source) -> Any:
     text = str(value) if isinstance(value, str) else ""
     if text:
-        value, source = _messages_in(name, text) if name in _TEXTS else _parsed(name, text), "text"
+        value, source = _messages_in(name, text) if name in _TEXTS else parsed(name, text), "text"
         if isinstance(value, str) or (name == "question" and not _has_role(value, {"user"})):
             return text
     if not text or "NaN" in text:  # JSON has none: Python wrote records of pandas
@@ -236,7 +236,8 @@ def asks(message: Mapping[str, Any]) -> bool:
     return is_users and not says_nothing(codec.to_dict(message))
 
 
-def _parsed(name: str, text: str) -> Any:
+def parsed(name: str, text: str) -> Any:
+    """Returns what a text is the JSON of."""
     try:
         value = json.loads(text)
         return json.loads(value) if isinstance(value, str) else value  # some exports encode a list twice

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from itertools import compress, dropwhile
 from typing import Any
 
 from ..errors import RowError
 from ..messages.codec import PINNED_ROLES, DictCodec
-from .reading import asks, names_of, read_history
+from .reading import asks, names_of, parsed, read_history
 from .tables import in_utf8
 
 
@@ -30,14 +29,14 @@ def whole_turns(cut: Any, dropped: Iterable[str] | None, history: Any) -> list[A
         turn is whole.
 
     Raises:
-        RowError: the three are not of one row, or a profile joined messages.
+        RowError: the three are not of one row, one is no JSON, or a profile joined messages.
 
     Example:
         >>> chat = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4"}]
         >>> whole_turns(chat, ["history-0"], [{"role": "user", "content": "Hi"}, *chat]) == chat
         True
     """
-    made = json.loads(cut) if isinstance(cut, str) else cut
+    made = parsed("cut", cut) if isinstance(cut, str) else cut
     if made is None:  # the row has an error
         return []
     given, lost = read_history(history), frozenset(() if dropped is None else dropped)
