@@ -150,3 +150,54 @@ def test_the_result_stays_with_the_words_that_name_it(
     else:
         kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": whole})["messages"]
     assert codes[at] in json.dumps(kept)
+
+
+TALK = (
+    ("Is the red kettle in stock?", "Yes, {} of them are in the main store, and a parcel takes three days."),
+    ("The app signs me out each time.", "That is mostly an old cookie. Version 7.{} also repairs it."),
+    (
+        "Can I change the delivery date?",
+        "Yes, under Orders, until the parcel has left the store at {} o'clock.",
+    ),
+    ("Thanks!", "You are welcome. Is there anything else, or shall I close request {}?"),
+)
+FACT = ("Why was my last bill so high?", "It has a joining fee of 261.50 euros, which comes once.")
+
+
+@draws(cases=4)
+@given(
+    seed=st.integers(0, 10_000),
+    steps=st.integers(1, 8),
+    size=st.integers(1, 20),
+    share=st.floats(0.25, 0.9),
+    asked=st.sampled_from(("How much was the joining fee?", "What was that fee on my last bill?")),
+    door=st.sampled_from(("fit_messages", "FitPrompt")),
+)
+def test_a_tool_call_elsewhere_leaves_the_exchange_that_answers(
+    seed: int, steps: int, size: int, share: float, asked: str, door: str
+) -> None:
+    """Of a chat with some tool calls the question finds the same exchange as of one without them."""
+    source = random.Random(seed)
+    exchanges = [(a, b.format(source.randint(2, 99))) for a, b in source.choices(TALK, k=30)]
+    exchanges.insert(source.randint(0, 25), FACT)
+    chat: list[dict[str, Any]] = []
+    looked_up = set(source.sample(range(31), k=steps))
+    for n, (said, answer) in enumerate(exchanges):
+        if n in looked_up:
+            rows = [{"order": source.randint(1_000, 9_999), "state": "sent"} for _ in range(size)]
+            function = {"name": "orders", "arguments": json.dumps({"page": n})}
+            calls = [{"id": f"c{n}", "type": "function", "function": function}]
+            chat += [
+                {"role": "user", "content": f"Which orders are on page {n}?"},
+                {"role": "assistant", "content": None, "tool_calls": calls},
+                {"role": "tool", "tool_call_id": f"c{n}", "content": json.dumps(rows)},
+                {"role": "assistant", "content": f"Page {n} has {size} orders."},
+            ]
+        chat += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+    whole = [*chat, {"role": "user", "content": asked}]
+    limit = int(share * COUNTER.count_messages(whole))
+    if door == "fit_messages":
+        kept = fit_messages(whole, max_tokens=limit, counter=COUNTER, query=asked).messages
+    else:
+        kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": whole})["messages"]
+    assert "261.50" in json.dumps(kept)

@@ -75,19 +75,22 @@ def _staying(timeline: Timeline, newest: Turn) -> list[Unit]:
 def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection | None:
     """Keeps tool steps as an agent needs them, and before them what answers the query."""
     units, questions = units_of(turns)
-    query, answers = timeline.thread.query or "", list[int]()
+    query, answers, order = timeline.thread.query or "", list[int](), list[int]()
     # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
     if is_asked(query):
         others, segments = _others(timeline, units, stay)
         named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
-        if not timeline.pending_step(turns[0]) and max(named.values(), default=0) > NAMED:
-            answers = [n for n in _order(query, segments, others) if named[n] > NAMED][:ANSWERS]
+        if not timeline.pending_step(turns[0]):
+            order = _order(query, segments, others)
+            answers = [n for n in order if named[n] > NAMED][:ANSWERS]
+            order = [*[n for link in _links(order[:ANSWERS], questions) for n in link], *order]
         if not answers:
             near = [n for n in others if named[n]]
             texts = [list(map(timeline.text, units[n].positions())) for n in near]
             found = [near[n] for n in answering(query, texts, len(others))]
             answers = [n for n in found if units[n].stop - units[n].start > 1]
-    return keep_steps(timeline, turns, stay, room - timeline.cost(stay), _links(answers, questions))
+    left = room - timeline.cost(stay)
+    return keep_steps(timeline, turns, stay, left, _links(answers, questions), order)
 
 
 def _by_relevance(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection:

@@ -16,6 +16,8 @@ from .units import Turn, Unit
 
 NEWEST_STEPS = 0.25
 """Share of the free room for the newest steps."""
+RELEVANT = 0.25
+"""Share of what these leave for what is relevant to a question, before what the next call needs."""
 ASKED_STEPS, FEW_STEPS = 0.5, 3
 """Share of the free room for steps with a number of the query; how many steps may have it."""
 RESULT_TOKENS = 32
@@ -26,11 +28,17 @@ _LONG = 2 * RESULT_TOKENS
 
 
 def keep_steps(
-    timeline: Timeline, turns: Sequence[Turn], stay: Sequence[Unit], room: int, best: Sequence[Sequence[int]]
+    timeline: Timeline,
+    turns: Sequence[Turn],
+    stay: Sequence[Unit],
+    room: int,
+    best: Sequence[Sequence[int]],
+    order: Iterable[int] = (),
 ) -> Selection:
     """Keeps the units that `stay`, and what else of the turns fits the room, some with shortened results.
 
-    The `best` come before all that is newer than they, apart from the newest steps.
+    The `best` come before all that is newer than they, apart from the newest steps; behind these what serves
+    a question comes in `order`.
     """
     units, questions = units_of(turns)
     taken = [n for n, unit in enumerate(units) if unit in stay]
@@ -45,6 +53,7 @@ def keep_steps(
     taken += [rest[n] for n in taken[before:] if n in rest]  # nothing of them is chosen later
     room = left + newer
     room -= take(pieces, taken, range(len(units) - 1, -1, -1), newer, skip=False)
+    room -= take(pieces, taken, order, int(room * RELEVANT))
     chosen = cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
     room -= sum([pieces[n].price for n in chosen])
     taken += chosen
