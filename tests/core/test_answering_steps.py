@@ -170,7 +170,9 @@ FACT = ("Why was my last bill so high?", "It has a joining fee of 261.50 euros, 
     steps=st.integers(1, 8),
     size=st.integers(1, 20),
     share=st.floats(0.25, 0.9),
-    asked=st.sampled_from(("How much was the joining fee on my bill?", "What did joining cost on that old bill?")),
+    asked=st.sampled_from(
+        ("How much was the joining fee on my bill?", "What did joining cost on that old bill?")
+    ),
     door=st.sampled_from(("fit_messages", "FitPrompt")),
 )
 def test_a_tool_call_elsewhere_leaves_the_exchange_that_answers(

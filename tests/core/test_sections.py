@@ -232,3 +232,38 @@ def test_no_line_of_a_report_stands_below_the_title_of_another_one(
         above = shown[: line.start()]
         nearest = max(names, key=above.rfind)
         assert nearest not in above or nearest == names[int(line[1])]
+
+
+NAMED_LINES = {
+    "line": "{name}: {text}",
+    "bold": "- **{name}**: {text}",
+    "bold with the colon": "**{name}:** {text}",
+    "marks": "--- Chat with {name} ---\n{text}",
+    "stars": "***** {name} *****\n\n{text}\n",
+}
+PEOPLE = ("Karin Holm", "Tore Bakke", "Ada Moen", "Ines Dahl", "Per Lie", "Jonas Falk", "Hanna Ruud")
+SAID = ("Leads the hall.", "Buys malt.", "Is away on Fridays.", "Works at night.", "Drives the truck.")
+
+
+@pytest.mark.parametrize("form", NAMED_LINES)
+@draws(cases=len(NAMED_LINES))
+@given(
+    said=st.lists(st.lists(st.sampled_from(SAID), max_size=3), min_size=3, max_size=7),
+    asked=st.integers(0, 6),
+    share=st.floats(0.1, 0.95),
+)
+def test_no_sentence_stands_behind_another_name(
+    form: str, said: list[list[str]], asked: int, share: float
+) -> None:
+    """What is said of one person is read with the nearest name before it, and every line begins anew."""
+    telling = [[*own, f"His phone is 44{n}{n}."] for n, own in enumerate(said)]
+    lines = zip(PEOPLE, telling, strict=False)
+    text = "\n".join([NAMED_LINES[form].format(name=name, text=" ".join(own)) for name, own in lines])
+    limit = max(8, round(share * COUNTER.count(text)))
+    question = f"What is the phone of {PEOPLE[asked]}?"
+    shown = fit_documents([text], max_tokens=limit, query=question, counter=COUNTER).text
+    for n, name in enumerate(PEOPLE[: len(said)]):
+        before, phone, _ = shown.partition(f"phone is 44{n}{n}")
+        assert not phone or max(PEOPLE, key=before.rfind) == name
+        before, own, _ = shown.partition(name)
+        assert not own or "." not in before.rpartition("\n")[2]

@@ -249,8 +249,11 @@ class Packing:
         text, before = "", -1
         for j in sorted(shown):
             whole_before = before == j - 1 and (cut is None or cut[0] != before)
-            if text and not whole_before and not text[-1].isspace():  # what is between has gone
-                text += "\n" if sentences[before].endswith("\n") else " " * (not shown[j][:1].isspace())
+            if text and not whole_before:  # what is between has gone
+                if sentences[j - 1].endswith("\n"):
+                    text = text.rstrip() + "\n"
+                elif not text[-1].isspace():
+                    text += " " * (not shown[j][:1].isspace())
             text += shown[j]
             before = j
         return text.strip()

@@ -17,6 +17,7 @@ _RULE = re.compile(r"(?:([-=*_#+])(?: ?\1){2,}|<hr\b[^<>]*>)\s*", re.IGNORECASE)
 _UNDERLINE = re.compile(r"([=~^*+\"'`-])\1{2,}\s*")
 _STYLES = {
     "bold": re.compile(r"(\*\*|__)(?!\s)[^*_]+\1:?"),
+    "between marks": re.compile(r"([-=*_~+#])\1{2,}(?!\1)\s?\S.*?\1{3,}"),
     "numbered": re.compile(
         r"(?:§+|(?:art(?:icle|ikel|ículo|icolo)?|section|clause|chapter|part|kapitel|abschnitt|cap[ií]tulo"
         r"|chapitre|titre|annex|appendix|step|schritt)\b\.?)\s*(?:\d|[ivx]+\b).*",

@@ -34,7 +34,8 @@ _TAG = re.compile(r"<[^<>]*>")
 _MARKS = re.compile(r"(?:[*_\s]|<[^<>]*>)+\Z")
 _ASKED = re.compile(r"(?:<[^<>]*>|[\s*_+-])+(?<=[*_>])[^*_<>\n]*[?？؟](?:[*_]+|(?:</[^<>]*>)+)[ \t]*\S")
 _LABEL = re.compile(r"\W*\w{1,12}:\s")
-"""What ends a question in bold letters; one at the start of a line that goes on; "Q: " and "A: "."""
+_NAMED = re.compile(r"\W{0,6}[^\W\d_][^:.!?\n]{0,40}:[*_]{0,2}\s")
+"""What ends a question in bold letters; one at the start of a line that goes on; "Q: " and "A: "; "Ann Lee: "."""
 _END = 80
 """Characters at the end of a line in which these marks are looked for."""
 _ROW = re.compile(
@@ -155,13 +156,20 @@ def _add_below_questions(pieces: Sequence[str], parents: list[int]) -> None:
 def _add_answers(pieces: Sequence[str], parents: list[int], owners: list[int]) -> None:
     """Makes the first sentence of an answer's line own the rest, which goes on with what it answers.
 
-    An answer is below a question, or in its line behind one in bold letters or with a label.
+    An answer is below a question, or in its line behind one in bold letters or with a label. Where several
+    lines begin with a name, each is about that.
     """
+    starts = [i for i, piece in enumerate(pieces) if not i or ends_line(pieces[i - 1])]
+    named = {i for i in starts if _NAMED.match(pieces[i]) and not _asks(pieces[i])}
     answer, is_question = NONE, False
     for i, piece in enumerate(pieces):
         if not i or ends_line(pieces[i - 1]):
             is_question = _asks(piece)
-            is_answer = _ASKED.match(piece) or (parents[i] != NONE and _asks(pieces[parents[i]]))
+            is_answer = (
+                (i in named and len(named) > 1)
+                or _ASKED.match(piece)
+                or (parents[i] != NONE and _asks(pieces[parents[i]]))
+            )
             answer = i if is_answer else NONE
         elif answer == NONE and is_question:  # without labels, a message that asks what follows is about
             answer = i if _LABEL.match(pieces[i - 1]) and _LABEL.match(piece) else NONE
