@@ -159,16 +159,13 @@ def _add_answers(pieces: Sequence[str], parents: list[int], owners: list[int]) -
     An answer is below a question, or in its line behind one in bold letters or with a label. Where several
     lines begin with a name, each is about that.
     """
-    starts = [i for i, piece in enumerate(pieces) if not i or ends_line(pieces[i - 1])]
-    named = {i for i in starts if _NAMED.match(pieces[i]) and not _asks(pieces[i])}
+    named = _named_lines(pieces)
     answer, is_question = NONE, False
     for i, piece in enumerate(pieces):
         if not i or ends_line(pieces[i - 1]):
             is_question = _asks(piece)
             is_answer = (
-                (i in named and len(named) > 1)
-                or _ASKED.match(piece)
-                or (parents[i] != NONE and _asks(pieces[parents[i]]))
+                i in named or _ASKED.match(piece) or (parents[i] != NONE and _asks(pieces[parents[i]]))
             )
             answer = i if is_answer else NONE
         elif answer == NONE and is_question:  # without labels, a message that asks what follows is about
@@ -177,6 +174,13 @@ def _add_answers(pieces: Sequence[str], parents: list[int], owners: list[int]) -
         elif answer != NONE and owners[i] < answer:
             owners[answer] = max(owners[answer], owners[i])
             owners[i] = parents[i] = answer
+
+
+def _named_lines(pieces: Sequence[str]) -> set[int]:
+    """Returns where lines begin with a name and a colon, if several do."""
+    starts = [i for i in range(len(pieces)) if not i or ends_line(pieces[i - 1])]
+    found = {i for i in starts if _NAMED.match(pieces[i]) and not _asks(pieces[i])}
+    return found if len(found) > 1 else set()
 
 
 def _asks(piece: str) -> bool:
