@@ -196,9 +196,9 @@ def _behind_as_much(
 ) -> Iterator[Unit]:
     """Yields the units, those of a costly segment behind as many tokens: one without room ends the packing.
 
-    Of each segment `uncut` tokens cannot be cut, and its sentences have `sizes`. It is costly if `uncut` is more
-    than the least of any by `COSTLY` tokens and all its text, or by twice `COSTLY`. It comes where as many tokens
-    are behind it, too, or last: where all others fit, none is dropped for it.
+    Of each segment `uncut` tokens cannot be cut, and its sentences have `sizes`. It is costly if `uncut` is
+    more than the least of any by `COSTLY` tokens and all its text, or by twice `COSTLY`. It comes where as
+    many tokens are behind it, too, or last: where all others fit, none is dropped for it.
     """
     texts, least = [sum(own) for own in sizes], min(uncut)
     pairs = zip(uncut, texts, strict=True)

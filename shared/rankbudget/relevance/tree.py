@@ -35,7 +35,7 @@ _MARKS = re.compile(r"(?:[*_\s]|<[^<>]*>)+\Z")
 _ASKED = re.compile(r"(?:<[^<>]*>|[\s*_+-])+(?<=[*_>])[^*_<>\n]*[?？؟](?:[*_]+|(?:</[^<>]*>)+)[ \t]*\S")
 _LABEL = re.compile(r"\W*\w{1,12}:\s")
 _NAMED = re.compile(r"\W{0,6}[^\W\d_][^:.!?\n]{0,40}:[*_]{0,2}\s")
-"""What ends a question in bold letters; one at the start of a line that goes on; "Q: " and "A: "; "Ann Lee: "."""
+"""What ends a question in bold letters; one at the start of a line that goes on; "Q: "; "Ann Lee: "."""
 _END = 80
 """Characters at the end of a line in which these marks are looked for."""
 _ROW = re.compile(
