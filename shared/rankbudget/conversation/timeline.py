@@ -181,11 +181,14 @@ class Timeline(Answers):
     @property
     def systems(self) -> list[Any]:
         """The system messages, which always stay."""
-        return [self.messages[p] for p in self.pinned if self.role(p) != "tool"]
+        pinned = [self.messages[p] for p in self.pinned]  # `role` would read all behind the first one
+        return [message for message in pinned if self.codec.role(message) in PINNED_ROLES]
 
     @cached_property
     def overhead(self) -> int:
         """What a request costs before any message, where system messages as these open it."""
+        if self.measure.additive:  # then no message has to be read for it
+            return self.measure.overhead
         return self.measure.overhead + opening(self.measure, self.systems)
 
     def is_as_remembered(self) -> bool:
