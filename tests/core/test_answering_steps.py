@@ -40,6 +40,23 @@ def _record(source: random.Random, kind: str, *, hit: bool, extra: int) -> Any:
     return {"level": "INFO", "msg": message, **more, "cause": answer}
 
 
+def _step(n: int, arguments: Any, result: str) -> list[dict[str, Any]]:
+    """Returns a tool call with its result."""
+    function = {"name": "read", "arguments": json.dumps(arguments)}
+    calls = [{"id": f"c{n}", "type": "function", "function": function}]
+    called = {"role": "assistant", "content": None, "tool_calls": calls}
+    return [called, {"role": "tool", "tool_call_id": f"c{n}", "content": result}]
+
+
+def _kept(door: str, chat: list[dict[str, Any]], question: str, limit: int) -> list[Any]:
+    """Returns what one door keeps of a chat that ends in a question."""
+    if door == "FitPrompt":
+        return list(FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": chat})["messages"])
+    kept = fit_messages(chat, max_tokens=limit, counter=COUNTER, query=question).messages
+    check_laws(chat, kept, limit=limit, counter=COUNTER)
+    return list(kept)
+
+
 def _chat(
     source: random.Random, kind: str, steps: int, at: int, extra: int, *, running: bool
 ) -> list[dict[str, Any]]:
@@ -49,13 +66,7 @@ def _chat(
     for n in range(steps):
         rows = [_record(source, kind, hit=(n, k) == (at, 20), extra=extra) for k in range(40)]
         lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-        function = {"name": "read", "arguments": json.dumps({"page": n})}
-        calls = [{"id": f"c{n}", "type": "function", "function": function}]
-        text = json.dumps(rows) if kind == "orders" else "\n".join(lines)
-        step = [
-            {"role": "assistant", "content": None, "tool_calls": calls},
-            {"role": "tool", "tool_call_id": f"c{n}", "content": text},
-        ]
+        step = _step(n, {"page": n}, json.dumps(rows) if kind == "orders" else "\n".join(lines))
         asked, said = f"Please look at page {n}.", f"I looked at page {n}."
         around = [{"role": "user", "content": asked}], [{"role": "assistant", "content": said}]
         chat += step if running else [*around[0], *step, *around[1]]
@@ -79,11 +90,7 @@ def test_the_record_that_answers_stays_in_its_result(
     """Its step has room before results that say nothing of what is asked stay whole."""
     chat = _chat(random.Random(seed), kind, steps, max(0, steps - back), extra, running=running)
     limit = int(share * COUNTER.count_messages(chat))
-    if door == "fit_messages":
-        kept = fit_messages(chat, max_tokens=limit, counter=COUNTER, query=QUESTIONS[kind]).messages
-        check_laws(chat, kept, limit=limit, counter=COUNTER)
-    else:
-        kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": chat})["messages"]
+    kept = _kept(door, chat, QUESTIONS[kind], limit)
     results = [message["content"] for message in kept if message["role"] == "tool"]
     assert any(ANSWERS[kind] in text for text in results)
 
@@ -104,7 +111,7 @@ def test_the_words_of_one_record_count_where_all_steps_have_them() -> None:
 
 PLACES = tuple(
     f"{a} {b}"
-    for a in ("Aurora", "Kestrel", "Maple", "Saffron")
+    for a in ("Aurora", "Kestrel", "Maple", "Saffron", "Juniper", "Cobalt")
     for b in ("Hotel", "Bakery", "Clinic", "Winery", "Museum")
 )
 SAYS = {
@@ -129,27 +136,14 @@ def test_the_result_stays_with_the_words_that_name_it(
     source, chat, codes = random.Random(seed), [], list[str]()
     for n, place in enumerate(PLACES):
         codes.append(f"T{source.randint(10**5, 10**6)}")
-        rows = [{"scan": k, "site": source.choice(LAST), "hour": source.randint(0, 23)} for k in range(16)]
-        told = {"scans": rows[:8], "code": codes[-1], "later": rows[8:]}
-        function = {"name": "read", "arguments": json.dumps({"place": place if says == "call" else n})}
-        step = [
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
-            },
-            {"role": "tool", "tool_call_id": f"c{n}", "content": json.dumps(told)},
-        ]
+        lines = [f"{k}:00 {source.choice(LAST)} was here" for k in range(24)]
+        told = "\n".join([*lines[:12], f"code {codes[-1]}", *lines[12:]])
+        step = _step(n, {"place": place if says == "call" else n}, told)
         asked, answer = (text.format(place) for text in SAYS[says])
         chat += [{"role": "user", "content": asked}, *step, {"role": "assistant", "content": answer}]
     question = f"Which code has {PLACES[at]}?"
     whole = [*chat, {"role": "user", "content": question}]
-    if door == "fit_messages":
-        kept = fit_messages(whole, max_tokens=limit, counter=COUNTER, query=question).messages
-        check_laws(whole, kept, limit=limit, counter=COUNTER)
-    else:
-        kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": whole})["messages"]
-    assert codes[at] in json.dumps(kept)
+    assert codes[at] in json.dumps(_kept(door, whole, question, limit))
 
 
 TALK = (
@@ -187,19 +181,10 @@ def test_a_tool_call_elsewhere_leaves_the_exchange_that_answers(
     for n, (said, answer) in enumerate(exchanges):
         if n in looked_up:
             rows = [{"order": source.randint(1_000, 9_999), "state": "sent"} for _ in range(size)]
-            function = {"name": "orders", "arguments": json.dumps({"page": n})}
-            calls = [{"id": f"c{n}", "type": "function", "function": function}]
-            chat += [
-                {"role": "user", "content": f"Which orders are on page {n}?"},
-                {"role": "assistant", "content": None, "tool_calls": calls},
-                {"role": "tool", "tool_call_id": f"c{n}", "content": json.dumps(rows)},
-                {"role": "assistant", "content": f"Page {n} has {size} orders."},
-            ]
+            looked = [{"role": "user", "content": f"Which orders are on page {n}?"}]
+            told = [{"role": "assistant", "content": f"Page {n} has {size} orders."}]
+            chat += [*looked, *_step(n, {"page": n}, json.dumps(rows)), *told]
         chat += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
     whole = [*chat, {"role": "user", "content": asked}]
     limit = int(share * COUNTER.count_messages(whole))
-    if door == "fit_messages":
-        kept = fit_messages(whole, max_tokens=limit, counter=COUNTER, query=asked).messages
-    else:
-        kept = FitPrompt(limit, counter=COUNTER, by_question=True).row({"history": whole})["messages"]
-    assert "261.50" in json.dumps(kept)
+    assert "261.50" in json.dumps(_kept(door, whole, asked, limit))

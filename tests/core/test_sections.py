@@ -242,13 +242,13 @@ NAMED_LINES = {
     "stars": "***** {name} *****\n\n{text}\n",
 }
 PEOPLE = ("Karin Holm", "Tore Bakke", "Ada Moen", "Ines Dahl", "Per Lie", "Jonas Falk", "Hanna Ruud")
-SAID = ("Leads the hall.", "Buys malt.", "Is away on Fridays.", "Works at night.", "Drives the truck.")
+LIKES = ("Leads the hall.", "Buys malt.", "Is away on Fridays.", "Works at night.", "Drives the truck.")
 
 
 @pytest.mark.parametrize("form", NAMED_LINES)
 @draws(cases=len(NAMED_LINES))
 @given(
-    said=st.lists(st.lists(st.sampled_from(SAID), max_size=3), min_size=3, max_size=7),
+    said=st.lists(st.lists(st.sampled_from(LIKES), max_size=3), min_size=3, max_size=7),
     asked=st.integers(0, 6),
     share=st.floats(0.1, 0.95),
 )

@@ -249,8 +249,8 @@ class Packing:
         text, before = "", -1
         for j in sorted(shown):
             whole_before = before == j - 1 and (cut is None or cut[0] != before)
-            if text and not whole_before:  # what is between has gone
-                if sentences[j - 1].endswith("\n"):
+            if text and not whole_before and not text.endswith("\n"):  # what is between has gone
+                if any(one.endswith("\n") for one in sentences[before:j]):
                     text = text.rstrip() + "\n"
                 elif not text[-1].isspace():
                     text += " " * (not shown[j][:1].isspace())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 from ..counting.base import whole_tokens
@@ -75,9 +76,12 @@ class CodecMeasure:
 
     def added(self, messages: Sequence[Any]) -> int:
         """Returns what messages add to a request with a question."""
-        given = list(map(self._to_dict, messages))
-        count = self._counter.count_messages
-        return count([*given, _ASKED], self._tools) - count([_ASKED], self._tools)
+        with_question = [*map(self._to_dict, messages), _ASKED]
+        return self._counter.count_messages(with_question, self._tools) - self._asked
+
+    @cached_property
+    def _asked(self) -> int:
+        return self._counter.count_messages([_ASKED], self._tools)
 
 
 class ListMeasure:

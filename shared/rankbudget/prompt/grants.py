@@ -162,9 +162,7 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     system, band = system_tokens + pinned, request.counter.band
     reserve, safety, limit = budget.split(system_tokens=system, band=band, ceiling=request.ceiling)
     question = measure.group([request.question]) if request.question is not None else 0
-    framing = measure.overhead
-    if not measure.additive:  # else no stored message has to be read for it
-        framing += opening(measure, _systems(request, inputs))
+    framing = _framing(request, inputs)
     known = framing + system_tokens + question
     rendered = known if request.render is None else _rendered(request, inputs)
     fixed = rendered + request.extra_tokens
@@ -191,6 +189,13 @@ def price(request: PromptRequest, inputs: Inputs) -> Prices:
     )
 
 
+def _framing(request: PromptRequest, inputs: Inputs) -> int:
+    """Returns what the request costs before any message, where its system messages open it."""
+    if inputs.measure.additive or not request.system:
+        return inputs.overhead
+    return inputs.measure.overhead + opening(inputs.measure, _systems(request, inputs))
+
+
 def _systems(request: PromptRequest, inputs: Inputs) -> list[Any]:
     return [*request.system, *(() if inputs.timeline is None else inputs.timeline.systems)]
 
@@ -198,8 +203,8 @@ def _systems(request: PromptRequest, inputs: Inputs) -> list[Any]:
 def _rendered(request: PromptRequest, inputs: Inputs) -> int:
     """Returns what the host's prompt costs without blocks and history."""
     assert request.render is not None
-    systems = [] if inputs.timeline is None or inputs.measure.additive else inputs.timeline.systems
-    opens = systems if opening(inputs.measure, systems) else []
+    changes = inputs.overhead != inputs.measure.overhead
+    opens = inputs.timeline.systems if inputs.timeline is not None and changes else []
     empty = {block.name: _NOTHING for block in inputs.blocks}
     total = inputs.measure.total(list(request.render(empty, opens)))
     return total - (inputs.measure.group(opens) if opens else 0)
