@@ -38,7 +38,7 @@ from .blocks import BudgetMemoryBlock, Found, question_of
 
 _OWN_NAMES = ("system", "history", "query", "knowledge")  # the core's own blocks
 _CONTEXT = ("context_str", "context_msg")
-QUESTIONS = ("query_str", "question")
+QUESTIONS = ("query_str", "question", "query")
 """What LlamaIndex's templates call the question."""
 _PLACE = re.compile(r"\s*<content_block (\d+)>\s*")
 """Where a template shows the content block with this number; no text of a block can spell it."""
@@ -70,7 +70,7 @@ class Part:
         if media:  # a picture cannot be rated by the question
             segments = _by_position(segments)
         own = memory_block if isinstance(memory_block, BudgetMemoryBlock) else None
-        usual = found.strategy or ("truncate" if len(segments) == 1 else "evidence")
+        usual = found.strategy or (None if len(segments) == 1 else "evidence")
         block = Block(
             name=name_in_plan(name),
             segments=tuple(segments),

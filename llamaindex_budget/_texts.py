@@ -41,7 +41,9 @@ class Texts:
             parts = [block.text for block in _text_blocks(value)]
         self.joined = len(parts) == 1 and not self.in_messages
         if self.joined:
-            parts = re.split(_NUMBERED if _NUMBER.match(parts[0]) else JOINT, parts[0])
+            from rankbudget.adapters import sections_of  # ranking is only loaded where texts compete
+
+            parts = re.split(_NUMBERED, parts[0]) if _NUMBER.match(parts[0]) else sections_of(parts[0])
         numbers = [_NUMBER.match(text) for text in parts]
         self.numbers = ["" if found is None else found[0] for found in numbers]
         self.texts = [text[len(number) :] for text, number in zip(parts, self.numbers, strict=True)]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._drivers import Call, Steps, adrive, awaiting, blocking, drive, is_blocking, send_report
     from .budget.context_windows import assumed_window_of, context_window_of, window_asked_of
     from .compression.abstractive import summarize_steps
+    from .compression.sections import sections_of
     from .compression.truncate import truncate_text
     from .conversation.capping import fair_level
     from .conversation.reading import ReadOnce
@@ -87,6 +88,7 @@ _HOMES = {
     "_drivers": ("Call", "Steps", "adrive", "awaiting", "blocking", "drive", "is_blocking", "send_report"),
     "budget.context_windows": ("assumed_window_of", "context_window_of", "window_asked_of"),
     "compression.abstractive": ("summarize_steps",),
+    "compression.sections": ("sections_of",),
     "compression.truncate": ("truncate_text",),
     "conversation.capping": ("fair_level",),
     "conversation.reading": ("ReadOnce",),
@@ -143,8 +145,8 @@ __all__ = [
     "function_name", "function_named", "holds", "in_turn", "is_blocking", "is_text", "limits_of",
     "media_of", "plain_budget", "plan_steps", "read_counter", "read_session", "refuse_empty",
     "refuse_empty_question", "refuse_results", "render_block", "replace_text", "report_figures",
-    "results_in", "segment_signals", "send_report", "sends_thought", "sent_beside", "spread_text",
-    "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors",
+    "results_in", "sections_of", "segment_signals", "send_report", "sends_thought", "sent_beside",
+    "spread_text", "summarize_steps", "summarizer_or_warning", "tag_name", "truncate_text", "typed_errors",
     "whole_request_budget", "window_asked_of", "window_notes", "with_clear_ids", "with_results",
     "within_window", "without_answered", "wrapper_of", "write_counter", "write_session",
 ]  # fmt: skip
