@@ -9,13 +9,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import HumanMessagePromptTemplate, MessagesPlaceholder
 
-from rankbudget.adapters import PINNED_ROLES, PromptRequest, Timeline
+from rankbudget.adapters import PINNED_ROLES, Client, PromptRequest, Timeline
 from rankbudget.errors import BudgetConfigError, BudgetExceededError
 
 from ._codec import CODEC, NeedsConversionError
 from ._convert import as_messages
 from ._counters import model_name
-from .models import unwrapped
+from .models import client_of, unwrapped
 
 
 def placeholders_in(template: Any) -> set[str]:
@@ -104,25 +104,27 @@ def never_cut(error: BudgetExceededError, others: Mapping[str, Any]) -> BudgetEx
 
 
 def in_order(model: Any, messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns a request with late system messages at the front where the model's client refuses them.
+    """Returns a request with late system messages at the front where the model's client does not send them.
 
-    Anthropic takes system texts beside the messages.
+    Anthropic takes them beside the messages; Google's client leaves out late ones where none is first.
     """
-    if "claude" not in (model_name(unwrapped(model)[0]) or ""):
+    own = unwrapped(model)[0]
+    leaves_out = client_of(own) == Client.GOOGLE
+    if not leaves_out and "claude" not in (model_name(own) or ""):
         return messages
     try:
         pinned = [role in PINNED_ROLES for role in CODEC.roles(messages)]
     except NeedsConversionError:
         return in_order(model, as_messages(messages))
-    if pinned == sorted(pinned, reverse=True):
+    if pinned == sorted(pinned, reverse=True) or (leaves_out and pinned[0]):
         return messages
     return sorted(messages, key=lambda message: CODEC.role(message) not in PINNED_ROLES)
 
 
 def late_systems(model: Any, messages: Sequence[Any]) -> list[str]:
-    """Returns the warning for a prompt that the client of `model` refuses; `budget_model` reorders it."""
+    """Returns the warning for a prompt that the client of `model` does not send; `budget_model` reorders it."""
     if hasattr(model, "context_budget") or in_order(model, messages) is messages:
         return []
     name = model_name(unwrapped(model)[0])
     advice = "Put them in front of the history, or send the prompt with budget_model(..)"
-    return [f"the client of {name!r} refuses system messages behind others. {advice}"]
+    return [f"the client of {name!r} refuses or leaves out system messages behind others. {advice}"]

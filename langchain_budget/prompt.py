@@ -30,7 +30,7 @@ from rankbudget.errors import BudgetConfigError, shown
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
 from ._items import KeptItems
-from ._placeholders import formats_in, placeholders_in
+from ._placeholders import formats_in, in_order, placeholders_in
 from ._slots import (
     SlotSettings,
     Trimmed,
@@ -171,7 +171,7 @@ class BudgetChatPromptTemplate(SlotSettings, BaseChatPromptTemplate):
                 written[key] = (
                     _Walked(items, write, as_fields="mustache" in formats) if walked else write(items)
                 )
-            return render_prompt(template, written)
+            return list(in_order(self.model, render_prompt(template, written)))
 
         return (yield from self._slots_steps(values, names, show))
 

@@ -12,7 +12,7 @@ from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.prompts import MessagesPlaceholder
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
@@ -116,23 +116,34 @@ def test_late_system_messages_go_to_the_front_where_the_provider_wants_them_ther
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_template_warns_of_late_system_messages_that_its_model_refuses(
-    server: StrictModelServer, client: str
+@pytest.mark.parametrize("led", [True, False])
+@pytest.mark.parametrize("door", ["template", "model", "trimmer"])
+def test_system_messages_behind_others_are_sent(
+    server: StrictModelServer, client: str, led: bool, door: str
 ) -> None:
-    """Of a prompt with documents behind the history, where the model is Claude; budget_model puts them in front."""
+    """Of a prompt with documents behind the history: a trimmer, whose prompt is rendered later, warns where they are not."""
     model = CLIENTS[client](server.root_url)
-    parts: list[Any] = [("system", "Be brief."), MessagesPlaceholder("history"), ("system", "{documents}")]
+    parts: list[Any] = [MessagesPlaceholder("history"), ("system", "{documents}"), ("human", "{question}")]
+    parts = [("system", "Be brief."), *parts] if led else parts
     values = {
         "history": [HumanMessage("Hi"), AIMessage("Hello")],
         "documents": ["Part 7."],
         "question": "When?",
     }
-    for each, late in ((model, client == "anthropic"), (budget_model(model), False)):
-        prompt = BudgetChatPromptTemplate.from_messages(
-            [*parts, ("human", "{question}")], model=each, max_tokens=2000
+    if door == "trimmer":
+        report = (
+            BudgetTrimmer(model=model, prompt=ChatPromptTemplate(parts), max_tokens=2000).fit(values).report
         )
-        warned = any("refuses system messages" in warning for warning in prompt.fit(**values).report.warnings)
-        assert warned == late
+        warned = any("system messages behind others" in one for one in report.warnings)
+        assert warned == (client == "anthropic" or (client == "gemini" and not led))
+        return
+    prompt = BudgetChatPromptTemplate.from_messages(parts, model=model, max_tokens=2000)
+    server.forget()
+    (prompt | (model if door == "template" else budget_model(model))).invoke(values)
+    assert prompt.fit(**values).report.warnings == ()
+    assert server.refused == []
+    assert "Part 7." in str(server.requests[0].body)
+    assert ("Be brief." in str(server.requests[0].body)) == led
 
 
 @pytest.mark.parametrize("client", CLIENTS)
