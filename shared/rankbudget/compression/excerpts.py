@@ -251,13 +251,14 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
 
     The start of the text stays where it has room.
     """
-    before, behind = "" if at == 0 else _GAP, "" if at == len(pieces) - 1 else _GAP
+    gap = "\n...\n" if pieces[0].endswith("\n") else _GAP  # a line is not joined to another one
+    before, behind = "" if at == 0 else gap, "" if at == len(pieces) - 1 else gap
     piece, most = pieces[at].strip(), target - len(before) - len(behind)
     if len(piece) > most:
         piece = _shortened(piece, asked, most)
         before, behind = "" if piece.startswith(_GAP) else before, "" if piece.endswith(_GAP) else behind
     elif before and len(start := pieces[0].strip()) + len(piece) <= most:
-        before = f"{start}{_GAP if at > 1 else ' '}"
+        before = f"{start}{gap if at > 1 else gap[0]}"
     return f"{before}{piece}{behind}".strip() if piece else ""
 
 

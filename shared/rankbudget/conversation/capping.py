@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from ..messages.texts import said_beside_results
 from .timeline import NO_EDITS, Timeline
 from .units import Unit
 
@@ -36,17 +36,16 @@ def cap_units(
 
     Only texts `at` these positions are cut, none of them below the tokens that are given for it.
     """
-    sizes = {position: timeline.thread.counter.count(timeline.text(position)) for position in at}
-    sizes = {position: size for position, size in sizes.items() if size > at[position]}
-    if not sizes:
+    long = {i: sizes for i in at if max(sizes := timeline.sizes(i), default=0) > at[i]}
+    if not long:
         return None
-    floor = min([at[position] for position in sizes])
-    allowed = _allowed(timeline, units, room, sizes)
+    floor = min([at[position] for position in long])
+    allowed = _allowed(timeline, units, room, long)
     attempt = 0
     while True:
-        level = floor if attempt == _ROUNDS else max(floor, _level(sizes, at, allowed))
-        levels = {position: max(level, at[position]) for position in sizes}
-        caps = {position: level for position, level in levels.items() if sizes[position] > level}
+        level = floor if attempt == _ROUNDS else max(floor, _level(long, at, allowed))
+        levels = {position: max(level, at[position]) for position in long}
+        caps = {position: level for position, level in levels.items() if max(long[position]) > level}
         over = timeline.cost(units, shortened(timeline, caps)) - room
         if over <= 0:
             return caps
@@ -56,18 +55,18 @@ def cap_units(
         attempt += 1
 
 
-def _level(sizes: Mapping[int, int], at: Mapping[int, int], allowed: int) -> int:
+def _level(long: Mapping[int, Sequence[int]], at: Mapping[int, int], allowed: int) -> int:
     """Returns the fair level of the texts that may be cut to it, beside those that may not."""
-    level = fair_level(list(sizes.values()), allowed)
-    held = [position for position in sizes if at[position] > level]
-    free = [size for position, size in sizes.items() if at[position] <= level]
-    return fair_level(free, allowed - sum([at[position] for position in held])) if held and free else level
+    level = fair_level(list(chain(*long.values())), allowed)
+    held = [min(size, at[i]) for i, sizes in long.items() for size in sizes if at[i] > level]
+    free = [size for i, sizes in long.items() for size in sizes if at[i] <= level]
+    return fair_level(free, allowed - sum(held)) if held and free else level
 
 
-def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, sizes: Mapping[int, int]) -> int:
-    """Returns how many tokens the texts of these `sizes` may have together beside all else in the room."""
-    whole, texts = timeline.cost(units), sum(sizes.values())
-    emptied = {i: timeline.codec.with_text(timeline.messages[i], "") for i in sizes}
+def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, long: Mapping[int, Sequence[int]]) -> int:
+    """Returns how many tokens the texts of these sizes may have together beside all else in the room."""
+    whole, texts = timeline.cost(units), sum(chain(*long.values()))
+    emptied = {i: timeline.codec.with_text(timeline.messages[i], "") for i in long}
     rest = timeline.cost(units, emptied)
     if whole - rest <= _ESCAPED * texts:
         return room - whole + texts
@@ -77,8 +76,9 @@ def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, sizes: Mappin
 def shortened(
     timeline: Timeline, caps: Mapping[int, int], asked_at: Mapping[int, tuple[int, ...]] = NO_EDITS
 ) -> dict[int, Any]:
-    """Returns copies of the messages at the positions of `caps` with at most so many tokens of text.
+    """Returns copies of the messages at the positions of `caps` with at most so many tokens in each part.
 
+    Several results in one message have as much each as they would in messages of their own.
     A text is shortened for the questions that are `asked_at` other positions, by its own position; where
     that says nothing, for the current one.
     """
@@ -86,42 +86,35 @@ def shortened(
 
     made, counter, now = {}, timeline.thread.counter, asked_now(timeline)
     for position, tokens in caps.items():
-        texts = timeline.texts(position)
-        text = "\n".join(texts)
-        if counter.count(text) <= tokens:
+        sizes = timeline.sizes(position)
+        if max(sizes, default=0) <= tokens:
             continue  # a session's question may be another one than the one that it shortened
-        asked = _asked_about(timeline, position, text, asked_at.get(position, now))
+        asked = _asked_about(timeline, position, timeline.text(position), asked_at.get(position, now))
         cut = partial(remembered_cut, counter=counter, question=asked)
-        sizes = counter.count_many(texts)
-        said = said_beside_results(timeline.codec.to_dict(timeline.messages[position]).get("content"))
-        levels = _levels(texts, sizes, tokens, asked or "", said)
-        # Each block is cut by itself, so that a caption stays beside its image and a result answers its call.
-        parts = [t if n <= most else cut(t, most) for t, n, most in zip(texts, sizes, levels, strict=True)]
-        made[position] = timeline.codec.with_text(timeline.messages[position], parts)
+        texts: list[str] = []
+        for part, size in zip(timeline.parts(position), sizes, strict=True):
+            held = counter.count_many(part)
+            levels = _levels(part, held, tokens, asked or "") if size > tokens else held
+            # Each block is cut by itself: a caption stays beside its image.
+            texts += [t if n <= most else cut(t, most) for t, n, most in zip(part, held, levels, strict=True)]
+        made[position] = timeline.codec.with_text(timeline.messages[position], texts)
     return made
 
 
-def _levels(
-    texts: Sequence[str], sizes: Sequence[int], tokens: int, asked: str, said: Sequence[int]
-) -> list[int]:
-    """Returns how many of so many tokens each text of a message may have.
+def _levels(texts: Sequence[str], sizes: Sequence[int], tokens: int, asked: str) -> list[int]:
+    """Returns how many of so many tokens each text of a part may have.
 
-    What the user has `said` beside results has what it needs, up to half. Of the others each has as many, if
-    that says something; else those that matter most have what they need.
+    Each has as many, if that says something; else those that matter most have what they need.
     """
-    levels, left = [0] * len(texts), tokens
-    for i in said:
-        levels[i] = min(sizes[i], max(left // 2, VERY_LEAST), left)
-        left -= levels[i]
-    others = [i for i in range(len(texts)) if i not in said]
-    level = left if len(others) == 1 else fair_level([sizes[i] for i in others], left)
-    if len(others) == 1 or level >= VERY_LEAST:
-        return [levels[i] if i in said else level for i in range(len(texts))]
+    level = tokens if len(texts) == 1 else fair_level(list(sizes), tokens)
+    if len(texts) == 1 or level >= VERY_LEAST:
+        return [level] * len(texts)
     from ..compression.importance import by_importance, words_of
 
-    for i in by_importance([texts[i] for i in others], words_of(asked), ends_first=2):
-        levels[others[i]] = min(sizes[others[i]], left)
-        left -= levels[others[i]]
+    levels, left = [0] * len(texts), tokens
+    for i in by_importance(texts, words_of(asked), ends_first=2):
+        levels[i] = min(sizes[i], left)
+        left -= levels[i]
     return levels
 
 

@@ -96,7 +96,8 @@ def _what_is_left(timeline: Timeline, at: int, edited: Any) -> str:
     """Returns how many tokens of a shortened message's text are left, and which."""
     from ..compression.structured import what_is_left
 
-    texts, cuts = timeline.texts(at), texts_of(timeline.codec.to_dict(edited).get("content"))
+    neutral = map(timeline.codec.to_dict, (timeline.messages[at], edited))
+    texts, cuts = [texts_of(one.get("content")) for one in neutral]
     if not any(cuts):
         return "None of its text is left."
     before, after = (sum(timeline.thread.counter.count_many(each)) for each in (texts, cuts))

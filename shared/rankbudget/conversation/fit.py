@@ -186,7 +186,9 @@ def _refused(timeline: Timeline, limit: int, room: int, beside: int) -> BudgetEx
     asked = None if timeline.ended else timeline.asked
     advice = (
         ", or set shorten_question=True (a TokenBudget has it, and fit_messages)"
-        if asked is not None and _is_long(timeline, asked) and not timeline.thread.shorten_question
+        if asked is not None
+        and timeline.is_longer(asked, VERY_LEAST)
+        and not timeline.thread.shorten_question
         else ""
     )
     parts |= {"tools and framing": timeline.overhead, "rest of the prompt": beside}
@@ -198,13 +200,8 @@ def _least_cost(timeline: Timeline, units: Sequence[Unit], *, question: bool = T
     """Returns what units cost with each text that may be cut, the `question` too, as short as it may be."""
     inside = {i for unit in units for i in unit.positions()}
     may_be_cut = inside.intersection(cuttable(timeline, units, last=question)[-1])
-    long = [i for i in may_be_cut if _is_long(timeline, i)]
+    long = [i for i in may_be_cut if timeline.is_longer(i, VERY_LEAST)]
     return timeline.cost(units, shortened(timeline, dict.fromkeys(long, VERY_LEAST)))
-
-
-def _is_long(timeline: Timeline, position: int) -> bool:
-    """Returns whether a message has text that may be cut."""
-    return timeline.thread.counter.count(timeline.text(position)) > VERY_LEAST
 
 
 # ---- what stays ------------------------------------------------------------------------------------------

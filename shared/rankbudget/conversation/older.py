@@ -57,9 +57,9 @@ def _shortened(timeline: Timeline, room: int, minimum: int, span: slice) -> Sele
     """Returns what stays of some turns when long texts are shortened before one is dropped.
 
     The last exchanges first, whole where they leave `REST_SHARE` of the room to the rest or the rest is less.
-    Then, newest first, each step is kept with at most `LEAST_TOKENS` of a result, and the first one without
-    room for that with what is left, as the first exchange that has no results. What no other step can use
-    lengthens results, newest first.
+    Then, newest first, each step is kept with at most `LEAST_TOKENS` of its result, or half as many of each of
+    several, and the first one without room for that with what is left, as the first exchange that has no
+    results. What no other step can use lengthens results, newest first.
     """
     must = _last_exchanges(timeline, room, minimum, span)
     if must is None or not timeline.shortens:
@@ -99,8 +99,8 @@ def _last_exchanges(timeline: Timeline, room: int, minimum: int, span: slice) ->
     whole = next(iter(minimum_sets(timeline, minimum, span)), [])
     most = int(room * REST_SHARE)
     if timeline.shortens and timeline.cost(whole) > room - most:
-        count = timeline.thread.counter.count
-        long = [i for i in cuttable(timeline, whole, last=False)[0] if count(timeline.text(i)) > LEAST_TOKENS]
+        may_be_cut = cuttable(timeline, whole, last=False)[0]
+        long = [i for i in may_be_cut if timeline.is_longer(i, LEAST_TOKENS)]
         least = timeline.cost(whole, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
         rest = _the_rest(timeline, whole, minimum, span)
         return _select_least(
@@ -135,8 +135,9 @@ def _the_rest(timeline: Timeline, must: Sequence[Unit], minimum: int, span: slic
             return
         if importance == MUST:
             continue
-        long = results_of(timeline, link, LEAST_TOKENS)
-        least = dict.fromkeys(long, LEAST_TOKENS)
+        long = results_of(timeline, link, VERY_LEAST)
+        share = max(LEAST_TOKENS // 2, LEAST_TOKENS // max(1, sum([len(timeline.sizes(i)) for i in long])))
+        least = {i: share for i in long if timeline.is_longer(i, share)}
         yield importance, link, least, timeline.cost(link, shortened(timeline, least))
 
 
@@ -181,8 +182,8 @@ def lengthen(timeline: Timeline, links: Iterable[Sequence[Unit]], caps: dict[int
 
 def least_price(timeline: Timeline, units: Sequence[Unit]) -> int:
     """Returns what an exchange without results costs where it is shortened, being the first without room."""
-    count, positions = timeline.thread.counter.count, [i for unit in units for i in unit.positions()]
-    long = [i for i in positions if timeline.shortens and count(timeline.text(i)) > LEAST_TOKENS]
+    positions = [i for unit in units for i in unit.positions()]
+    long = [i for i in positions if timeline.shortens and timeline.is_longer(i, LEAST_TOKENS)]
     return timeline.cost(units, shortened(timeline, dict.fromkeys(long, LEAST_TOKENS)))
 
 
@@ -193,6 +194,6 @@ def may_be_short(timeline: Timeline, importance: int, units: Iterable[Unit]) -> 
 
 def results_of(timeline: Timeline, units: Iterable[Unit], tokens: int) -> list[int]:
     """Returns where tool results with more than so many `tokens` of text are."""
-    count, steps = timeline.thread.counter.count, [unit for unit in units if unit.stop - unit.start > 1]
+    steps = [unit for unit in units if unit.stop - unit.start > 1]
     results = [i for unit in steps for i in unit.positions() if timeline.role(i) == "tool"]
-    return [i for i in results if count(timeline.text(i)) > tokens]
+    return [i for i in results if timeline.is_longer(i, tokens)]

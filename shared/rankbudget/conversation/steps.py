@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..compression.json_values import dump
+from ..counting.blocks import CALLS, as_block, blocks_of, function_of, kind_of
 from ..messages.texts import content_text
 from .capping import VERY_LEAST, cap_units, shortened
 from .coverage import Piece, cover, take
@@ -24,7 +26,7 @@ RESULT_TOKENS = 32
 """What a result of an older step is shortened to while the whole of it has no room."""
 ANSWER_TOKENS = 128
 """What an answer that has no room whole is shortened to where half of the room is less."""
-_LONG = 2 * RESULT_TOKENS
+_ARGUMENTS = ("arguments", "input", "args")
 
 
 def keep_steps(
@@ -45,9 +47,10 @@ def keep_steps(
     copies = _short_results(timeline, [unit for unit in units if unit not in stay], room)
     values = values_of([_said(timeline, unit) for unit in units])
     pieces = _pieces(timeline, units, questions, copies, values)
-    asked = _asked_for(timeline.thread.query or "", values, pieces, len(units))
-    room -= take(pieces, taken, [n for n in asked if n not in taken], int(room * ASKED_STEPS))
-    newer, before = int(room * NEWEST_STEPS), len(taken)
+    asked, before = _asked_for(timeline.thread.query or "", values), len(taken)
+    named, left = take_answers(timeline, units, [[n] for n in asked], taken, int(room * ASKED_STEPS))
+    room -= int(room * ASKED_STEPS) - left
+    newer = int(room * NEWEST_STEPS)
     answers, left = take_answers(timeline, units, best, taken, room - newer)
     rest = {piece.needs: n for n, piece in enumerate(pieces) if n >= len(units)}
     taken += [rest[n] for n in taken[before:] if n in rest]  # nothing of them is chosen later
@@ -68,7 +71,7 @@ def keep_steps(
         kept += more
         caps.update(cut)
         room = 0
-    caps.update(answers)
+    caps.update({**named, **answers})
     links = [*([units[n] for n in link] for link in best), *([unit] for unit in short)]
     lengthen(timeline, links, caps, room)
     edits = shortened(timeline, caps)
@@ -103,12 +106,10 @@ def take_answers(
     return caps, room
 
 
-def _asked_for(query: str, values: Mapping[str, Value], pieces: Sequence[Piece], size: int) -> list[int]:
-    """Returns the pieces of units with a number of the query that few units have, newest first, whole."""
+def _asked_for(query: str, values: Mapping[str, Value]) -> list[int]:
+    """Returns the units with a number of the query that few units have, newest first."""
     named = [values[name].units for name in words_in(query) if name in values and is_number(name)]
-    units = sorted({n for held in named if len(held) <= FEW_STEPS for n in held}, reverse=True)
-    rest = {piece.needs: n for n, piece in enumerate(pieces) if n >= size}
-    return [place for n in units for place in (n, rest.get(n)) if place is not None]
+    return sorted({n for held in named if len(held) <= FEW_STEPS for n in held}, reverse=True)
 
 
 def _next_step(units: Sequence[Unit], questions: Sequence[int | None], taken: set[int]) -> list[Unit]:
@@ -145,7 +146,10 @@ def _said(timeline: Timeline, unit: Unit) -> Said:
 
 
 def _arguments(neutral: Mapping[str, Any]) -> list[str]:
-    return [str(call.get("function", {}).get("arguments") or "") for call in neutral.get("tool_calls") or ()]
+    inside = [call for call in map(as_block, blocks_of(neutral.get("content"))) if kind_of(call) in CALLS]
+    calls = map(function_of, [*(neutral.get("tool_calls") or ()), *inside])
+    found = [next((call[key] for key in _ARGUMENTS if call.get(key)), "") for call in calls]
+    return [given if isinstance(given, str) else dump(given) for given in found]
 
 
 def _short_results(timeline: Timeline, units: Sequence[Unit], room: int) -> dict[int, Mapping[int, Any]]:
@@ -158,8 +162,7 @@ def _short_results(timeline: Timeline, units: Sequence[Unit], room: int) -> dict
         caps = {
             position: RESULT_TOKENS
             for position in unit.positions()
-            if timeline.role(position) == "tool"
-            and timeline.measure.group(timeline.messages[position : position + 1]) > _LONG
+            if timeline.role(position) == "tool" and timeline.is_longer(position, RESULT_TOKENS)
         }
         if caps:
             left -= len(caps)

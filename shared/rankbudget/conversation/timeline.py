@@ -15,7 +15,7 @@ from typing import Any
 
 from ..messages.codec import KNOWN_ROLES, PINNED_ROLES, Codec, answers_of, beside_results, says_nothing
 from ..messages.measure import Measure, opening, total_before
-from ..messages.texts import texts_of
+from ..messages.texts import content_text, parts_of
 from .answers import ANSWERS, ASSISTANT, CODES, EMPTY, NAMES, PINNED, STORED, USER, Answers
 from .reading import held
 from .state import Prints, ThreadState, continued
@@ -152,13 +152,21 @@ class Timeline(Answers):
         """Returns the id of a message: its host's own, or its position."""
         return self.codec.message_id(self.messages[position]) or f"history-{position}"
 
-    def texts(self, position: int) -> list[str]:
-        """Returns the plain texts of a message, one for each text block."""
-        return texts_of(self.codec.to_dict(self.messages[position]).get("content"))
+    def parts(self, position: int) -> list[list[str]]:
+        """Returns the plain texts of a message: those of each tool result in it, and of what is beside."""
+        return parts_of(self.codec.to_dict(self.messages[position]).get("content"))
 
     def text(self, position: int) -> str:
         """Returns the plain text of a message."""
-        return "\n".join(self.texts(position))
+        return content_text(self.codec.to_dict(self.messages[position]).get("content"))
+
+    def sizes(self, position: int) -> list[int]:
+        """Returns the tokens of each part of a message; one that is shortened has so many in each."""
+        return self.thread.counter.count_many(list(map("\n".join, self.parts(position))))
+
+    def is_longer(self, position: int, tokens: int) -> bool:
+        """Returns whether a part of a message has more than so many `tokens`."""
+        return max(self.sizes(position), default=0) > tokens
 
     def read(self, unit: Unit) -> Sequence[Any]:
         """Returns the messages of a unit."""

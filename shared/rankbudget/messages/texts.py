@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import Any
 
 from ..counting.blocks import as_block, block_text, blocks_of, kind_of
@@ -28,10 +29,11 @@ def result_content(block: Mapping[str, Any]) -> Any:
     return held
 
 
-def said_beside_results(content: Any) -> list[int]:
-    """Returns which of `texts_of` are text blocks beside tool results: what the user says with them."""
-    found = [block_text(block) is not None for block in blocks_of(content) for _ in _texts_in(block)]
-    return [] if all(found) else [n for n, said in enumerate(found) if said]
+def parts_of(content: Any) -> list[list[str]]:
+    """Returns `texts_of` a content in parts: those of each tool result, and what is said beside results."""
+    texts = [(block_text(block) is None, _texts_in(block)) for block in blocks_of(content)]
+    parts = groupby(filter(itemgetter(1), texts), lambda held: id(held) if held[0] else 0)
+    return [[text for _, part in held for text in part] for _, held in parts]
 
 
 def replace_text(content: Any, text: str | Sequence[str]) -> Any:
