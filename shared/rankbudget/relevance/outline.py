@@ -28,9 +28,11 @@ _STYLES = {
 }
 """Lines that are headings wherever they stand."""
 _CLAUSE = re.compile(r"\d{1,3}(?:\.\d{1,2}){0,3}[.)]?\s+[^\W\d].*")
-_ITEM = re.compile(r"[-*•+>|]")
+_ITEM = re.compile(r"[-*•+>]|</|\|.*\|\s*\S")
 _STOPS = ".,;?!…。，；？！"
-_FIELD = re.compile(r"[\w][\w .-]{0,23}:\s")
+_DOTTED = re.compile(r"(?!.*\b[a-z]{4})(?:.*\s)?(?:(?:\w{1,3}\.)+\w{1,3}|[A-Z]\w{1,3})\.")
+"""A name whose last word is short for another one: "Berg and Moretti Inc.", "Alfa s.r.o."."""
+_FIELD = re.compile(r"[^\W\d][\w .-]{0,23}:\s")
 _CHANGES = re.compile(r"\b[0-9a-f]{7,}\b|\d+")
 _LONGEST_HEADING, _MOST_WORDS = 100, 12
 _RECURS, _HEADER_LINES = 3, 6
@@ -108,25 +110,25 @@ def _above_shared(
         elif i in firsts:
             top = i
         elif top not in firsts and any(map(str.isalnum, piece)):
-            names = i in headings or _may_name(piece)
+            names = i in headings or _may_name(pieces, i)
             if names and (not is_open or (top is None and is_gap(pieces, i - 1))):
                 top = i
             is_open = names
 
 
-def _may_name(line: str) -> bool:
-    """Returns whether a line is neither an item of a list nor a sentence."""
-    line = line.strip("\r\n\f").rstrip()
-    is_short = len(line.split()) <= _MOST_WORDS and line[-1] not in _STOPS and not line[0].isspace()
-    return is_short and not _ITEM.match(line)
+def _may_name(pieces: Sequence[str], i: int) -> bool:
+    """Returns whether a line may be a title: it is neither an item of a list nor a sentence."""
+    line = pieces[i].strip()
+    return _may_be_heading(pieces, i) and not _stops(line) and bool(_title(line))
 
 
 def _marked(pieces: Sequence[str], rules: Container[int]) -> Iterator[tuple[int, int, int | str]]:
     """Yields the lines of each heading, and its depth or its style."""
     recurring, again = _recurring(pieces), _again(pieces)
+    direct = _above_sentences(pieces, again)
     rows = {i for table in ruled_tables(pieces) for i in table}
     for i, piece in enumerate(pieces):
-        line, begins = piece.strip("\r\n\f"), not i or is_gap(pieces, i - 1)
+        line, begins = piece.strip("\r\n\f"), is_gap(pieces, i - 1)
         if i in rows or not _may_be_heading(pieces, i):
             continue
         depth = _DEPTH.match(line)
@@ -134,7 +136,7 @@ def _marked(pieces: Sequence[str], rules: Container[int]) -> Iterator[tuple[int,
             yield i, i + 1, int(depth[3] or 0) or len(depth[1] or depth[2] or "") or depth[0].count("s")
         elif begins and _mask(line) in recurring and (stop := _header_end(pieces, i)):
             yield i, stop, f"header {_mask(line)}"  # a record's text may look like one, and is under its own
-        elif style := _style(pieces, i, line.rstrip(), again, begins=begins, underlined=i + 1 not in rules):
+        elif style := _style(pieces, i, again, direct, underlined=i + 1 not in rules):
             yield i, i + 1, style
 
 
@@ -175,8 +177,8 @@ def ends_line(piece: str) -> bool:
 
 
 def is_gap(pieces: Sequence[str], i: int) -> bool:
-    """Returns whether a blank line, a new page or the end of the text is behind a line or sentence."""
-    if i + 1 >= len(pieces) or not pieces[i].strip() or not pieces[i + 1].strip():
+    """Returns whether a blank line, a new page or an end of the text is behind a line or sentence."""
+    if i < 0 or i + 1 >= len(pieces) or not pieces[i].strip() or not pieces[i + 1].strip():
         return True
     own, following = pieces[i], pieces[i + 1]
     between = own[len(own.rstrip()) :] + following[: len(following) - len(following.lstrip())]
@@ -192,9 +194,10 @@ def _again(pieces: Sequence[str]) -> set[int]:
 
 
 def _style(
-    pieces: Sequence[str], i: int, line: str, again: Container[int], *, begins: bool, underlined: bool
+    pieces: Sequence[str], i: int, again: Container[int], direct: Mapping[int, str], *, underlined: bool
 ) -> str:
     """Returns the style of a heading that is one line without a mark of its depth; "" for any other line."""
+    line, begins = pieces[i].strip(), is_gap(pieces, i - 1)
     if len(line) > _LONGEST_HEADING or not any(map(str.isalnum, line)):
         return ""
     if underlined and (rule := _rule_below(pieces, i)):
@@ -204,11 +207,35 @@ def _style(
             return name
     if line[-1] == ":" and (begins or i in again):
         return "colon"
-    if not begins or line[-1] in _STOPS:
-        return ""
-    if _CLAUSE.fullmatch(line):
-        return f"clause {line.split(maxsplit=1)[0].rstrip('.)').count('.')}"
-    return _title(line) if i in again or is_gap(pieces, i) else ""
+    if not begins or _stops(line):
+        return direct.get(i, "")
+    return _clause(line) or (_title(line) if i in again or is_gap(pieces, i) else direct.get(i, ""))
+
+
+def _clause(line: str) -> str:
+    """Returns how deep a title with a number is; "" for any other line."""
+    is_clause = _CLAUSE.fullmatch(line)
+    return f"clause {line.split(maxsplit=1)[0].rstrip('.)').count('.')}" if is_clause else ""
+
+
+def _stops(line: str) -> bool:
+    """Returns whether a line ends as sentences do, and not with a short form as "Ltd."."""
+    return line[-1] in _STOPS and not _DOTTED.fullmatch(line)
+
+
+def _above_sentences(pieces: Sequence[str], again: Container[int]) -> dict[int, str]:
+    """Returns the styles of the titles right above sentences, of several the first; in wrapped text none."""
+    pairs = list(pairwise([i for i, piece in enumerate(pieces) if piece.strip()]))
+    found, wrapped = set[int](), 0
+    for i, below in reversed(pairs):
+        if _may_be_heading(pieces, i) and not _stops(line := pieces[i].strip()):
+            wrapped += pieces[below].lstrip()[0].islower()
+            if _title(line) and (below in found or _stops(pieces[below].strip())):
+                found.add(i)
+    more = {k for i, k in pairs if {i, k} <= found and not _CLAUSE.match(pieces[k])}
+    found -= more if len(more) > 1 else set()  # one may be the first title below that of the text
+    is_sure = len(found) > max(1, wrapped)
+    return {i: _clause(pieces[i].strip()) or ("title" if i in again else "direct") for i in found if is_sure}
 
 
 def _rule_below(pieces: Sequence[str], i: int) -> str:
@@ -222,21 +249,17 @@ def rules_of(pieces: Sequence[str]) -> set[int]:
     lines = {i: piece.strip() for i, piece in enumerate(pieces) if _RULE.fullmatch(piece)}
     found = [i for i in lines if not _is_of_title(pieces, lines, i)]
     # Without a blank line before a title, only its length tells that a rule underlines it.
-    sure = [
-        i
-        for i in found
-        if not i or is_gap(pieces, i - 1) or abs(len(pieces[i - 1].strip()) - len(lines[i])) > 1
-    ]
+    sure = [i for i in found if is_gap(pieces, i - 1) or abs(len(pieces[i - 1].strip()) - len(lines[i])) > 1]
     times = Counter([lines[i] for i in sure])
     return {i for i in found if times[lines[i]] > 1}
 
 
 def _is_of_title(pieces: Sequence[str], rules: Mapping[int, str], i: int) -> bool:
     """Returns whether a rule is below the first line of a paragraph, as below a title, or above one."""
-    if not i or is_gap(pieces, i - 1):
+    if is_gap(pieces, i - 1):
         return rules.get(i + 2) == rules[i] and not is_gap(pieces, i)
     begins = i == 1 or i - 2 in rules or is_gap(pieces, i - 2)
-    return begins and pieces[i - 1].rstrip()[-1] not in _STOPS and bool(_rule_below(pieces, i - 1))
+    return begins and not _stops(pieces[i - 1].rstrip()) and bool(_rule_below(pieces, i - 1))
 
 
 def ruled_tables(pieces: Sequence[str]) -> list[range]:
@@ -304,7 +327,7 @@ def _title(line: str) -> str:
 
 def _recurring(pieces: Sequence[str]) -> set[str]:
     """Returns how the first lines of the paragraphs begin that may be the headers of records."""
-    starts = (i for i in range(len(pieces)) if not i or is_gap(pieces, i - 1))
+    starts = (i for i in range(len(pieces)) if is_gap(pieces, i - 1))
     counts = Counter(_mask(pieces[i]) for i in starts if pieces[i].strip() and _header_end(pieces, i))
     return {mask for mask, count in counts.items() if count >= _RECURS}
 

@@ -223,10 +223,11 @@ def _add_headings(
     pieces: Sequence[str], owners: list[int], outline: Sequence[int], headings: Mapping[int, Heading]
 ) -> None:
     """Gives each piece without an owner its nearest heading, where several headings have text."""
-    times = Counter([pieces[i].strip() for i in headings])
-    named = {outline[i] for i in headings if times[pieces[i].strip()] > 1}
+    beside = Counter([outline[i] for i in headings])
     under = {
-        i: own for i, own in enumerate(outline) if own in headings and (i not in headings or own in named)
+        i: own
+        for i, own in enumerate(outline)
+        if own in headings and (i not in headings or beside[outline[own]] > 1)
     }
     if len({own for i, own in under.items() if pieces[i].strip()}) > 1:
         for i, own in under.items():
