@@ -25,6 +25,7 @@ from .sentences import parts_of
 from .stopwords import STOP_WORDS
 from .tree import NONE, Tree, joined, tree_of
 from .troubles import traces_in
+from .turns import exchanges_of
 from .words import content_terms, keys_in, names_one, raw_words, stem
 
 T = TypeVar("T")
@@ -330,7 +331,7 @@ class Sentences:
     @cached_property
     def trees(self) -> list[Tree]:
         """What each sentence of each text is inside of."""
-        return [tree_of(pieces) for pieces in self.by_text]
+        return [exchanges_of(pieces) or tree_of(pieces) for pieces in self.by_text]
 
     @cached_property
     def parents(self) -> list[int]:

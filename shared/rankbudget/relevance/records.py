@@ -103,7 +103,7 @@ def with_records(
         if len(texts[text]) >= _FEWEST:
             if text not in record_at:
                 record_at[text] = records_of(texts[text], trees[text])
-            start, best = starts[text], flat[record[0]]
+            start, best = starts[text], max([flat[i] for i in record])
             for step, k in enumerate(record_at[text](record[0] - start)):
                 flat[start + k] = max(flat[start + k], best - _STEP * step)
     for text, found in traces.items():

@@ -74,8 +74,8 @@ _FUNCTION = re.compile(r"^([ \t]*)(?:async )?def \w+\(.*(?:\n(?:\1[ \t]+\S.*|\1\
 """A function of Python: without its body it says nothing, so that all of it is one piece."""
 _NOT_SPACE = re.compile(r"\S")
 _FIRST = re.compile(r"[^\s\"'“”„’«‹(\[]")
-_SHORTEST = re.compile(r"\S\s*\S")
-"""A sentence has two characters at least."""
+_SHORTEST = re.compile(r"[^\W_](?=\n)|\S\s*\S")
+"""A sentence has two characters at least, or is all of a line, as an answer of one digit."""
 _SMALL_END, _FEWEST_SMALL = re.compile(r"(?<=[^\W\d_]{2})\.(?= {1,79}[a-z])"), 2
 """A full stop before a small letter, and how many show that it is no abbreviation that is not known."""
 _LINE_END = re.compile(r"[ \t\r]*\n")

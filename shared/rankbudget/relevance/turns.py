@@ -11,8 +11,10 @@ from itertools import accumulate
 from ..segment import Segment
 from .corpus import TermIndex, scored_texts
 from .fusion import default_scorer, normalised, ratings_of
+from .outline import ends_line, is_gap
 from .protocol import Scorer
-from .question import plain_question
+from .question import asks, plain_question
+from .tree import NONE, Tree
 from .words import raw_words, stem
 
 NEAR, FURTHER = 0.15, 0.2
@@ -23,6 +25,8 @@ SPEAKER = 2.5
 """For turns of whom the question names."""
 _OPENS = re.compile(r"\s*([^\W\d_][^:\n]{0,39}?) ?:\s")
 _MOST_WORDS = 6
+_LEAST, _EACH, _MARKS = 3, 4, " \t#=<|"
+"""Questions of a conversation in one text, the most lines for each, and how a line with a layout begins."""
 
 
 class TurnScorer:
@@ -99,3 +103,18 @@ def passages(texts: tuple[str, ...], words: int) -> list[tuple[int, int, Segment
     if spans and spans[-1][1] < len(texts):
         spans[-1] = (spans[-1][0], len(texts))
     return [(a, b, Segment(id=f"{a}-{b}", text="\n".join(texts[a:b]))) for a, b in spans or [(0, len(texts))]]
+
+
+def exchanges_of(pieces: Sequence[str]) -> Tree | None:
+    """Returns each question with the turn behind it inside; None for a text that is no plain conversation."""
+    lines = list(accumulate([i if ends_line(pieces[i - 1]) else 0 for i in range(len(pieces))], max))
+    parents, owners, asked, is_answered = [NONE] * len(pieces), [NONE] * len(pieces), NONE, False
+    for i, line in enumerate(lines):
+        asked, is_answered = (i, False) if asks(pieces[i]) else (asked, is_answered or i == line)
+        parents[i] = NONE if asked == i else asked
+        owners[i] = parents[i] if line == i or parents[i] == NONE else max(asked, line)
+        if is_answered and is_gap(pieces, i):
+            asked = NONE
+    stops = {parent: i + 1 for i, parent in enumerate(parents)}
+    chat = len(stops) > max(_LEAST, len({*lines}) / _EACH) and not any(pieces[i][0] in _MARKS for i in lines)
+    return Tree(parents, owners, [stops.get(i, i + 1) for i in range(len(pieces))]) if chat else None

@@ -1,0 +1,134 @@
+"""Conversations in one text, fault lists and requests to recall: with what was asked for its answer stays."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankbudget import counter_for, fit_messages, fit_text
+from tests.drawing import draws
+
+COUNTER = counter_for("o200k_base")
+TURNS = {
+    "labels": "Agent: {q}\n\nCustomer: {a}\n\n",
+    "tight labels": "Agent: {q}\nCustomer: {a}\n",
+    "none": "{q}\n\n{a}\n\n",
+    "letters": "Q: {q}\n\nA: {a}\n\n",
+    "times": "[10:04] Lena Voss: {q}\n\n[10:04] Tom Reed: {a}\n\n",
+    "lines of their own": "Agent\n{q}\n\nCustomer\n{a}\n\n",
+    "behind thanks": "Agent: Thanks. {q}\n\nCustomer: {a}\n\n",
+}
+ASKED = {
+    "Which size do you need?": ("Which shoe size does the customer need?", "size {}"),
+    "What is your order number?": ("What is the order number of the customer?", "AB-{}"),
+    "Where should we deliver it?": ("Where should it be delivered?", "Mill Lane {}"),
+    "May I have your postcode?": ("What is the customer's postcode?", "{}"),
+    "Which discount code do you have?": ("Which discount code was used?", "SPRING{}"),
+    "What is the phone number for the courier?": ("Which phone number is for the courier?", "0157 {}"),
+}
+OTHERS = {
+    "Can you hear me well?": "Yes",
+    "Have you bought from us before?": "Once, years ago",
+    "Did you find our website easily?": "More or less",
+    "Should we wrap it as a present?": "No, a plain box",
+    "How would you like to pay?": "By invoice",
+    "Anything else I can do?": "That is all",
+}
+
+
+@draws()
+@given(
+    seed=st.integers(0, 10_000), form=st.sampled_from(sorted(TURNS)), share=st.sampled_from([0.2, 0.35, 0.5])
+)
+def test_the_answer_stays_below_the_question_of_a_conversation(seed: int, form: str, share: float) -> None:
+    """A question is not kept for its words while the next turn, which answers it in few words, is dropped."""
+    drawn = random.Random(seed)
+    said = {q: a.format(n) for n, (q, (_, a)) in enumerate(ASKED.items(), drawn.randint(10_000, 90_000))}
+    turns = [*said.items(), *OTHERS.items()]
+    drawn.shuffle(turns)
+    text = "".join(TURNS[form].format(q=q, a=a) for q, a in turns)
+    question = drawn.choice(list(ASKED))
+    kept = fit_text(text, max_tokens=int(share * COUNTER.count(text)), query=ASKED[question][0]).text
+    assert question in kept
+    assert kept.index(said[question]) > kept.index(question)
+
+
+FAULTS = {
+    "The door is not closed.": "Push it until it clicks.",
+    "The pump is blocked.": "Take the object out.",
+    "Water pressure is too low.": "Open the tap fully.",
+    "The sensor has failed.": "Have the part replaced.",
+    "The filter is dirty.": "Rinse it under running water.",
+    "The drum is overloaded.": "Take half of the laundry out.",
+    "The hose is bent.": "Lay it straight behind the machine.",
+    "The motor is too hot.": "Wait for an hour.",
+}
+LISTS = (
+    "{}\n    {}\n    {}\n",
+    "{}\n  {} {}\n\n",
+    "{}\n\t{}\n\t{}\n",
+    "Error {}\n  - {}\n  - {}\n",
+    "{}:\n  {}\n  {}\n",
+)
+
+
+@draws()
+@given(seed=st.integers(0, 10_000), form=st.sampled_from(LISTS), share=st.sampled_from([0.25, 0.35, 0.5]))
+def test_all_that_a_list_says_of_a_fault_stays(seed: int, form: str, share: float) -> None:
+    """The remedy stays below its code before the causes of other codes, though it has no word of the question."""
+    drawn = random.Random(seed)
+    codes = [f"E{n}" for n in sorted(drawn.sample(range(10, 99), len(FAULTS)))]
+    faults = drawn.sample(list(FAULTS), len(FAULTS))
+    text = "FAULTS\n\n" + "".join(
+        form.format(code, fault, FAULTS[fault]) for code, fault in zip(codes, faults, strict=True)
+    )
+    at = drawn.randrange(len(codes))
+    query = drawn.choice(["What to do about {}?", "How do I fix {}?", "The machine shows {}. What do I do?"])
+    room = int(share * COUNTER.count(text))
+    kept = fit_text(text, max_tokens=room, query=query.format(codes[at])).text
+    assert kept.index(codes[at]) < kept.index(faults[at]) < kept.index(FAULTS[faults[at]])
+
+
+REQUESTS = (
+    "What is my {}?",
+    "Remind me of my {}.",
+    "Please tell me again what my {} is.",
+    "what was my {}",
+    "Thanks. Repeat the {}, please.",
+    "I forgot my {}.",
+)
+
+
+@draws()
+@given(
+    seed=st.integers(0, 10_000),
+    request=st.sampled_from(REQUESTS),
+    name=st.sampled_from(["locker code", "booking number", "insurance number"]),
+    share=st.sampled_from([0.1, 0.2, 0.35]),
+)
+def test_an_answer_that_is_recalled_stays_beside_newer_steps(
+    seed: int, request: str, name: str, share: float
+) -> None:
+    """A request to say something again is a question, with or without its mark."""
+    drawn = random.Random(seed)
+    chat = [
+        {"role": "user", "content": f"Set it up and give me the {name}."},
+        {"role": "assistant", "content": f"Done. Your {name} is 4711."},
+    ]
+    for n in range(12):
+        rows = [{"id": k, "note": " ".join(["open", "busy", "near"] * 3)} for k in range(drawn.randint(2, 8))]
+        function = {"name": "look", "arguments": json.dumps({"about": f"place {n}"})}
+        calls = [{"id": f"c{n}", "type": "function", "function": function}]
+        chat += [
+            {"role": "user", "content": f"Look up place {n}."},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": json.dumps(rows)},
+            {"role": "assistant", "content": f"Place {n} has {len(rows)} rows, ask for more."},
+        ]
+    query = request.format(name)
+    chat.append({"role": "user", "content": query})
+    room = int(share * COUNTER.count_messages(chat))
+    assert "4711" in str(fit_messages(chat, max_tokens=room, counter=COUNTER, query=query).messages)
