@@ -122,7 +122,7 @@ def in_order(model: Any, messages: Sequence[Any]) -> Sequence[Any]:
 
 
 def late_systems(model: Any, messages: Sequence[Any]) -> list[str]:
-    """Returns the warning for a prompt that the client of `model` does not send; `budget_model` reorders it."""
+    """Returns the warning for a prompt that the model's client does not send; `budget_model` reorders it."""
     if hasattr(model, "context_budget") or in_order(model, messages) is messages:
         return []
     name = model_name(unwrapped(model)[0])

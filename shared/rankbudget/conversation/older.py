@@ -57,8 +57,8 @@ def _shortened(timeline: Timeline, room: int, minimum: int, span: slice) -> Sele
     """Returns what stays of some turns when long texts are shortened before one is dropped.
 
     The last exchanges first, whole where they leave `REST_SHARE` of the room to the rest or the rest is less.
-    Then, newest first, each step is kept with at most `LEAST_TOKENS` of its result, or half as many of each of
-    several, and the first one without room for that with what is left, as the first exchange that has no
+    Then, newest first, each step is kept with at most `LEAST_TOKENS` of its result, or half as many of each
+    of several, and the first one without room for that with what is left, as the first exchange that has no
     results. What no other step can use lengthens results, newest first.
     """
     must = _last_exchanges(timeline, room, minimum, span)

@@ -20,8 +20,8 @@ _NEAR = 10_000
 """Characters at the start and at the end of a text in which these sentences are looked for."""
 _WORD, _ALIKE = re.compile(r"\w+"), 8
 _RECALLS = re.compile(
-    r"(?i)\A\W*(?:wh(?:at|ich|ose?|ere|y)|how)\b|\b(?:remind|again|once more|repeat|forgot|remember|recall|tell me"
-    r"|know|erinner\w*|noch ?(?:ein)?mal|wiederhol\w*|rappel\w*|recu[eé]rda\w*|ricord\w*)\b"
+    r"(?i)\A\W*(?:wh(?:at|ich|ose?|ere|y)|how)\b|\b(?:remind|again|once more|repeat|forgot|remember|recall"
+    r"|tell me|know|erinner\w*|noch ?(?:ein)?mal|wiederhol\w*|rappel\w*|recu[eé]rda\w*|ricord\w*)\b"
 )
 _FEWEST = 2
 """Words that a question has at least to say something by itself."""
@@ -42,7 +42,7 @@ def own_questions(text: str) -> list[str]:
 
 
 def is_asked(query: str) -> bool:
-    """Returns whether most of a text asks, as "Remind me of it." does, and "Yes, book it. How long?" does not."""
+    """Returns whether most of a text asks, as "Remind me of it." does and "Yes, book it. How long?" not."""
     asked = [one for one in split_sentences(query) if asks(one) or _RECALLS.search(one)]
     return 2 * len("".join(asked)) > len(query)
 
