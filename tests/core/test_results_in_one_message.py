@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +20,16 @@ from tests.drawing import draws
 
 COUNTER = counter_for("o200k_base")
 WORDS = ("alder", "birch", "cedar", "hazel", "larch", "maple", "rowan", "thorn")
+NAMES = (
+    "Mia Holm",
+    "Omar Berg",
+    "Ruth Lund",
+    "Saul Reyes",
+    "Vera Stein",
+    "Ivan Sauer",
+    "Lena Okoro",
+    "Nora Ivers",
+)
 
 
 def _lines(source: random.Random, count: int) -> str:
@@ -113,3 +124,41 @@ def test_a_shortened_text_of_short_lines_joins_no_two_lines(seed: int, count: in
         parts = [part.strip() for part in line.split("...") if part.strip()]
         is_mark = line.startswith("[... ")
         assert is_mark or any(all(part in one for part in parts) for one in text.splitlines())
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("query", [True, False])
+def test_the_result_that_the_question_names_is_whole_before_the_others_of_its_step(
+    name: str, query: bool
+) -> None:
+    """The question has other words than the line that answers it, so only the whole record will do."""
+
+    @draws(cases=6)
+    @given(st.integers(0, 10_000), st.integers(4, 8), st.integers(0, 3), st.booleans())
+    def law(seed: int, records: int, asked: int, running: bool) -> None:
+        def wrote(sizes: Callable[[int], int]) -> list[Any]:
+            source, shape = random.Random(seed), SHAPES[name]()
+            texts = []
+            for n in range(records):
+                lines = _lines(source, 14).splitlines()
+                lines.insert(source.randint(4, 10), f"seat: row {n}-{seed}")
+                texts.append("\n".join([f"name: {NAMES[n]}", *lines][: sizes(n)]))
+            question = f"Where does {NAMES[asked]} sit?"
+            shape.ask(question if running else "Please read the files.")
+            shape.call([(f"read_{n}", {"part": n}) for n in range(records)], "I read.")
+            shape.results([(f"read_{n}", text) for n, text in enumerate(texts)])
+            if not running:
+                shape.answer("I have read it.")
+                shape.ask(question)
+            return list(shape.messages)
+
+        read = DictCodec()
+        limit = COUNTER.count_messages(
+            [read.to_dict(message) for message in wrote(lambda n: 16 if n == asked else 5)]
+        )
+        question = f"Where does {NAMES[asked]} sit?" if query else None
+        made = fit_messages(wrote(lambda _: 16), max_tokens=limit, counter=COUNTER, query=question)
+        kept = "\n".join(content_text(read.to_dict(message).get("content")) for message in made.messages)
+        assert f"row {asked}-{seed}" in kept
+
+    law()

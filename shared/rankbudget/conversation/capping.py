@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from .timeline import NO_EDITS, Timeline
@@ -78,27 +78,63 @@ def shortened(
 ) -> dict[int, Any]:
     """Returns copies of the messages at the positions of `caps` with at most so many tokens in each part.
 
-    Several results in one message have as much each as they would in messages of their own.
+    Results of one step that are capped alike share their room: what the question names has what it needs.
     A text is shortened for the questions that are `asked_at` other positions, by its own position; where
     that says nothing, for the current one.
     """
     from ..compression.structured import remembered_cut  # loaded only where a text is shortened
 
     made, counter, now = {}, timeline.thread.counter, asked_now(timeline)
-    for position, tokens in caps.items():
-        sizes = timeline.sizes(position)
-        if max(sizes, default=0) <= tokens:
-            continue  # a session's question may be another one than the one that it shortened
-        asked = _asked_about(timeline, position, timeline.text(position), asked_at.get(position, now))
-        cut = partial(remembered_cut, counter=counter, question=asked)
-        texts: list[str] = []
-        for part, size in zip(timeline.parts(position), sizes, strict=True):
+    for group in _steps(timeline, caps):
+        parts = [(i, part) for i in group for part in timeline.parts(i)]
+        sizes = [size for i in group for size in timeline.sizes(i)]
+        asked = {i: _asked_about(timeline, i, timeline.text(i), asked_at.get(i, now)) for i in group}
+        rooms = _rooms([part for _, part in parts], sizes, caps[group[0]], asked[group[0]] or "")
+        texts: dict[int, list[str]] = {i: [] for i in group}
+        for (i, part), size, room in zip(parts, sizes, rooms, strict=True):
             held = counter.count_many(part)
-            levels = _levels(part, held, tokens, asked or "") if size > tokens else held
+            levels = _levels(part, held, room, asked[i] or "") if size > room else held
             # Each block is cut by itself: a caption stays beside its image.
-            texts += [t if n <= most else cut(t, most) for t, n, most in zip(part, held, levels, strict=True)]
-        made[position] = timeline.codec.with_text(timeline.messages[position], texts)
+            cut = partial(remembered_cut, counter=counter, question=asked[i])
+            texts[i] += [
+                t if n <= most else cut(t, most) for t, n, most in zip(part, held, levels, strict=True)
+            ]
+        made.update({i: timeline.codec.with_text(timeline.messages[i], texts[i]) for i in group})
     return made
+
+
+def _steps(timeline: Timeline, caps: Mapping[int, int]) -> Iterable[list[int]]:
+    """Returns where texts are too long, those of the results of one step together if capped alike."""
+    # A session's question may be another one than the one that it shortened.
+    long = [i for i in sorted(caps) if timeline.is_longer(i, caps[i])]
+    found: dict[tuple[int, int], list[int]] = {}
+    start = -1
+    for before, i in pairwise([-1, *long]):
+        if any(timeline.role(k) != "tool" for k in range(max(0, before), i + 1)):
+            start = i
+        found.setdefault((start, caps[i]), []).append(i)
+    return found.values()
+
+
+def _rooms(parts: Sequence[Sequence[str]], sizes: Sequence[int], tokens: int, asked: str) -> list[int]:
+    """Returns how many tokens each of several parts may have, so many on average.
+
+    What the question names has what it needs, the others as many as each other.
+    """
+    rest = [n for n, size in enumerate(sizes) if size > tokens]
+    if len(rest) < 2 or not asked:  # noqa: PLR2004
+        return [tokens] * len(parts)
+    from ..compression.importance import saying, words_of
+
+    rooms, left = [tokens] * len(parts), tokens * len(rest)
+    for n in [rest[k] for k in saying(["\n".join(parts[n]) for n in rest], words_of(asked))]:
+        most = left - VERY_LEAST * (len(rest) - 1)
+        if most > tokens and len(rest) > 1:
+            rooms[n] = min(sizes[n], most)
+            left -= rooms[n]
+            rest.remove(n)
+    level = fair_level([sizes[n] for n in rest], left)
+    return [level if n in rest else room for n, room in enumerate(rooms)]
 
 
 def _levels(texts: Sequence[str], sizes: Sequence[int], tokens: int, asked: str) -> list[int]:
