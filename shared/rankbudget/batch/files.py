@@ -207,7 +207,7 @@ def _remove_own(folder: Path) -> None:
 def _locked(folder: Path) -> Iterator[None]:
     """Creates the folder of parts, and holds it until the run ends or dies."""
     folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as file:
+    with (folder / "lock").open("a+") as file:
         try:
             import fcntl  # not on Windows, where two runs must be kept apart by their user
         except ImportError:
@@ -216,8 +216,12 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            msg = f"{folder} must be written by one run (got a second one). Wait for the first, or stop it."
+            file.seek(0)
+            msg = f"{folder} must be written by one run (got two: process {file.read()} has it). Wait for it"
             raise BudgetConfigError(msg) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
         yield
 
 
