@@ -128,11 +128,13 @@ async def test_a_deleted_conversation_leaves_no_summary_in_a_block() -> None:
         memory = BudgetMemory.from_defaults(
             token_limit=200, memory_blocks=[HistorySummaryMemoryBlock()], chat_store=ListStore()
         )
-        await memory.aput_messages([say("user", "my pin is 7741"), *exchanges(30), say("user", "now")])
+        await memory.aput_messages(
+            [say("user", "my pin is 7741"), *exchanges(30), say("user", "what is my pin?")]
+        )
         assert "7741" in str(await memory.aget())
         if replaced:
-            await memory.aset([say("user", "[redacted]"), *exchanges(30), say("user", "now")])
+            await memory.aset([say("user", "[redacted]"), *exchanges(30), say("user", "what is my pin?")])
         else:
             await memory.areset()
-            await memory.aput(say("user", "hello"))
+            await memory.aput(say("user", "what is my pin?"))
         assert "7741" not in str(await memory.aget())
