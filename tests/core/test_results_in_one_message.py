@@ -112,14 +112,17 @@ def test_a_record_that_the_question_names_has_up_to_half_of_the_room(by: str) ->
 
 
 @draws()
-@given(st.integers(0, 10_000), st.integers(8, 16), st.integers(16, 32))
-def test_a_shortened_text_of_short_lines_joins_no_two_lines(seed: int, count: int, tokens: int) -> None:
+@given(st.integers(0, 10_000), st.integers(8, 16), st.integers(8, 40), st.integers(1, 8))
+def test_a_shortened_text_of_lines_joins_no_two_lines(
+    seed: int, count: int, tokens: int, fields: int
+) -> None:
     """What is kept of a line stands alone, or beside a mark; it never runs into another line."""
     from rankbudget.compression.structured import compress_structured
 
     source = random.Random(seed)
-    text = f"name: {source.choice(WORDS)} {seed}\ncode: C-{seed}\n{_lines(source, count)}"
-    made = compress_structured(text, tokens, COUNTER, question=f"What is C-{seed}?")
+    rows = [f"{source.choice(WORDS)} {n}-{seed} of {n}" for n in range(count * fields)]
+    text = "\n".join(", ".join(rows[n::count]) for n in range(count))
+    made = compress_structured(text, tokens, COUNTER, question=source.choice(["", f"What is 3-{seed}?"]))
     for line in made.splitlines():
         parts = [part.strip() for part in line.split("...") if part.strip()]
         is_mark = line.startswith("[... ")

@@ -106,7 +106,7 @@ def _ends(text: str, start: str, room: int, counter: TokenCounter, ellipsis: str
     if not end:
         return start + ellipsis
     gap = text[len(start) : offset]
-    joint = "\n" if gap.startswith("\n") or gap.endswith("\n") else " "
+    joint = "\n" if "\n" in gap else " "  # the end of another line would be read as of this one
     if not ellipsis and not gap.strip():
         joint = ""
     return f"{start.rstrip()}{joint}{ellipsis}{joint}{end}"
