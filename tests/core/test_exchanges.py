@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for, fit_messages, fit_text
+from rankbudget import counter_for, fit_documents, fit_messages, fit_text
+from rankbudget.compression.structured import compress_structured
 from tests.drawing import draws
 
 COUNTER = counter_for("o200k_base")
@@ -132,3 +135,49 @@ def test_an_answer_that_is_recalled_stays_beside_newer_steps(
     chat.append({"role": "user", "content": query})
     room = int(share * COUNTER.count_messages(chat))
     assert "4711" in str(fit_messages(chat, max_tokens=room, counter=COUNTER, query=query).messages)
+
+
+STAMPS: dict[str, Callable[[int, str], str]] = {
+    "stamped": lambda n, who: f"{8 + n // 60}:{n % 60:02} {who}: ",
+    "dated": lambda n, who: f"[2026-05-{n % 28 + 1:02}, 09:{n % 60:02}] {who}: ",
+    "plain": lambda n, who: f"{who}: ",
+    "angled": lambda n, who: f"<{who}> ",
+}
+
+
+@pytest.mark.parametrize("form", sorted(STAMPS))
+def test_an_answer_follows_its_question_in_a_transcript_without_gaps(form: str) -> None:
+    """Of a tool result with many questions in turn, the one that is asked again comes with its answer."""
+    begin, ships = STAMPS[form], "Alvorada Mewa Karadeniz Sargo Lodos Kormoran Poyraz Orka Tern Heron".split()
+    who = "Ines Zofia Deniz Marta Olek".split()
+    for seed in range(30):
+        source = random.Random(seed)
+        numbers = source.sample(range(10_000, 99_999), len(ships))
+        lines = []
+        for n, (ship, number) in enumerate(zip(ships, numbers, strict=True)):
+            lines.append(f"{begin(2 * n, who[n % 5])}Has anybody got the permit for the {ship}?")
+            lines.append(f"{begin(2 * n + 1, who[n % 4])}Found it, number {number}, signed this morning.")
+        asked = source.randrange(len(ships))
+        question, text = f"Which permit does the {ships[asked]} have?", "\n".join(lines)
+        limit = int(COUNTER.count(text) * source.uniform(0.4, 0.8))
+        kept = compress_structured(text, limit, COUNTER, question)
+        assert str(numbers[asked]) in kept, (seed, kept)
+
+
+@pytest.mark.parametrize("rule", ["-" * n for n in (8, 10, 11, 12, 15)])
+def test_no_rule_between_records_is_read_as_below_a_title(rule: str) -> None:
+    """Each code stays below the name of its record; no line above a rule is exactly as long as it."""
+    names = "Oak Elm Ash Fir Yew Pine Bay Fig".split()
+    records = [
+        f"{name}\nManager Lena Frost\nRooms {20 + i}\nDoor code {4001 + 7 * i}\nOpen 7:{10 + i}"
+        for i, name in enumerate(names)
+    ]
+    text = f"\n{rule}\n".join(records)
+    for asked, name in enumerate(names):
+        for limit in (60, 90, 120):
+            found = fit_documents([text], query=f"What is the door code of {name}?", max_tokens=limit)
+            owner = ""
+            for line in found.text.splitlines():
+                owner = line if line in names else owner
+                if line.startswith("Door code"):
+                    assert owner == names[(int(line.split()[-1]) - 4001) // 7], (asked, limit, found.text)

@@ -249,7 +249,7 @@ def rules_of(pieces: Sequence[str]) -> set[int]:
     lines = {i: piece.strip() for i, piece in enumerate(pieces) if _RULE.fullmatch(piece)}
     found = [i for i in lines if not _is_of_title(pieces, lines, i)]
     # Without a blank line before a title, only its length tells that a rule underlines it.
-    sure = [i for i in found if is_gap(pieces, i - 1) or abs(len(pieces[i - 1].strip()) - len(lines[i])) > 1]
+    sure = [i for i in found if is_gap(pieces, i - 1) or len(pieces[i - 1].strip()) != len(lines[i])]
     times = Counter([lines[i] for i in sure])
     return {i for i in found if times[lines[i]] > 1}
 

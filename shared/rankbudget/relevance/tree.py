@@ -16,8 +16,8 @@ from .question import asks
 from .words import raw_words
 
 NONE = -1
-_SHAPE = regex.compile(r"\W*+([^\W\d_][\w.-]*+(?: [^\W\d_][\w.-]*+)?)")
-"""What lines of several records have in common: a key, or the first two words of a sentence.
+_SHAPE = regex.compile(r"(?:\W*\d[\d.T+Z-]*[:/]\d\S*+\s)*+\W*+([^\W\d_][\w.-]*+(?: [^\W\d_][\w.-]*+)?)")
+"""What lines of several records have in common: behind dates and times a key, or the first two words.
 
 In `re` a vowel sign of Thai or Hindi is no part of a word.
 """
@@ -145,12 +145,12 @@ def _add_below_questions(pieces: Sequence[str], parents: list[int]) -> None:
     """Puts the rest of a question's paragraph below it, or the next one."""
     opened = NONE
     for i, piece in enumerate(pieces):
-        if opened != NONE and parents[i] == parents[opened]:
+        is_question = _asks(piece) and ends_line(piece) and (not i or ends_line(pieces[i - 1]))
+        if opened != NONE and parents[i] == parents[opened] and not is_question:
             parents[i] = opened
         if opened != NONE and piece.strip() and is_gap(pieces, i):
             opened = NONE
-        if _asks(piece) and ends_line(piece) and (not i or ends_line(pieces[i - 1])):
-            opened = i
+        opened = i if is_question else opened
 
 
 def _add_answers(pieces: Sequence[str], parents: list[int], owners: list[int]) -> None:
