@@ -181,3 +181,28 @@ def test_no_rule_between_records_is_read_as_below_a_title(rule: str) -> None:
                 owner = line if line in names else owner
                 if line.startswith("Door code"):
                     assert owner == names[(int(line.split()[-1]) - 4001) // 7], (asked, limit, found.text)
+
+
+@pytest.mark.parametrize("between", ["\t", ": ", " = "])
+def test_fields_that_a_tab_indents_stay_below_their_record(between: str) -> None:
+    """A line that begins with a tab is no row of three cells."""
+    names = "Oak Elm Ash Fir Yew Pine Bay Fig".split()
+    for seed in range(30):
+        source = random.Random(seed)
+        codes = source.sample(range(1000, 9999), len(names))
+        fields = source.sample(["manager", "rooms", "breakfast"], 3)
+        fields.insert(source.randint(0, 3), "door code")
+        people, values = ("Anouk Weiss", "Jonas Roth", "Mira Kern"), iter(source.sample(range(10, 99), 24))
+        text = ""
+        for name, code in zip(names, codes, strict=True):
+            said = {"door code": code, "manager": source.choice(people)}
+            lines = [f"\t{field}{between}{said.get(field) or next(values)}\n" for field in fields]
+            text += f"{name}\n{''.join(lines)}"
+        asked = source.randrange(len(names))
+        query = f"What is the door code of {names[asked]}?"
+        kept = fit_documents([text], query=query, max_tokens=source.choice((50, 80, 120))).text
+        owner = ""
+        for line in kept.splitlines():
+            owner = line if line in names else owner
+            if "door" in line:
+                assert owner == names[codes.index(int(line.split()[-1]))], kept

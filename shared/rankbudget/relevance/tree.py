@@ -279,7 +279,7 @@ def _shapes(pieces: Sequence[str]) -> Iterator[list[str]]:
 
 def _shape(piece: str) -> str:
     found = _SHAPE.match(piece)
-    return found[1].casefold() if found and not _ROW.match(piece) else ""
+    return found[1].casefold() if found and not _ROW.match(piece.lstrip()) else ""
 
 
 def _run(shape: str) -> str:
