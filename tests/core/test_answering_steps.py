@@ -188,3 +188,55 @@ def test_a_tool_call_elsewhere_leaves_the_exchange_that_answers(
     whole = [*chat, {"role": "user", "content": asked}]
     limit = int(share * COUNTER.count_messages(whole))
     assert "261.50" in json.dumps(_kept(door, whole, asked, limit))
+
+
+WARDS = {
+    "ja": (
+        "{0}病棟の扉",
+        "{0}病棟の責任者は田中です。{0}病棟の食事は{1}番のワゴンで運びます。{0}病棟の扉は青いです。",
+    ),
+    "th": ("ประตูของหอผู้ป่วย{0}", "หอผู้ป่วย{0}มีหัวหน้า อาหารของหอผู้ป่วย{0}ส่งด้วยรถเข็นหมายเลข {1} ประตูเป็นสีฟ้า"),
+    "ko": ("{0} 병동의 문", "{0} 병동의 책임자는 김 씨입니다. {0} 병동의 식사는 {1}번 카트로 운반합니다."),
+    "el": (
+        "Η πόρτα της πτέρυγας {0}",
+        "Τα γεύματα της πτέρυγας {0} έρχονται με το καρότσι {1}. Η πόρτα είναι μπλε.",
+    ),
+    "de": ("Die Tür der Station {0}", "Das Essen der Station {0} kommt mit Wagen {1}. Die Tür ist blau."),
+}
+ASKED = {
+    "{0}病棟の食事は何番のワゴンですか。": "ja",
+    "{0}病棟の食事のワゴンの番号を教えてください。": "ja",
+    "อาหารของหอผู้ป่วย{0}ส่งด้วยรถเข็นหมายเลขอะไร": "th",
+    "{0} 병동의 식사 카트 번호를 알려 주세요.": "ko",
+    "Με ποιο καρότσι έρχονται τα γεύματα της πτέρυγας {0};": "el",
+    "mit welchem wagen kommt das essen der station {0}": "de",
+}
+NAMES = {
+    "ja": "松風 竹林 梅園 桜川 杉山 楓橋 藤波 菊水",
+    "th": "มะลิวัลย์ กุหลาบแดง บัวหลวง ชบาทอง พุดซ้อน ลีลาวดี กล้วยไม้ ดาวเรือง",
+}
+NAMES |= {
+    "ko": "소나무 대나무 매화 벚꽃 단풍 국화 연꽃 오동",
+    "el": "Ελιά Κέδρος Ροδιά Συκιά Ιτιά Κερασιά Μουριά Θυμάρι",
+}
+NAMES |= {"de": "Aurora Kestrel Ahorn Safran Linde Falke Zeder Tulpe"}
+
+
+@draws()
+@given(seed=st.integers(0, 10_000), asked=st.sampled_from(sorted(ASKED)), share=st.floats(0.35, 0.6))
+def test_a_question_without_a_question_mark_keeps_its_result(seed: int, asked: str, share: float) -> None:
+    """Many languages ask without a mark that ends the sentence; the step that says it stays all the same."""
+    source, language, chat = random.Random(seed), ASKED[asked], list[dict[str, Any]]()
+    names, (before, record) = NAMES[language].split(), WARDS[language]
+    source.shuffle(names)
+    for n, name in enumerate(names):
+        step = _step(n, {"ward": name}, record.format(name, 4100 + n))
+        chat += [
+            {"role": "user", "content": before.format(name)},
+            *step,
+            {"role": "assistant", "content": "OK."},
+        ]
+    at = source.randrange(3)
+    whole = [*chat, {"role": "user", "content": asked.format(names[at])}]
+    limit = int(share * COUNTER.count_messages(whole))
+    assert str(4100 + at) in json.dumps(_kept("fit_messages", whole, asked.format(names[at]), limit))

@@ -10,12 +10,14 @@ from typing import Any
 
 from ..compression.importance import Words, words_in_each, words_of
 from ..compression.json_values import parse
-from ..relevance.words import stem
+from ..relevance.words import PAIRED, stem
 
 MOST = 0.6
 """Share of what is asked, by the weight of its words, above which a step may answer it."""
 UNSAID = 0.5
 """Part of the weight of the rarest words that a word which no step has counts: it may be said otherwise."""
+PAIR = 0.25
+"""Part of a word that a pair of characters is, in scripts without spaces."""
 NEARLY = 0.8
 """Steps count whose best record says so much of what the best one says."""
 _AMOUNT = frozenset(["much", "many", stem("many")])
@@ -53,7 +55,8 @@ def _shares(asked: Words, items: Sequence[Any], count: int = 0) -> list[float]:
     held = words_in_each(items, asked)
     times = Counter(chain.from_iterable(held))
     weights = {word: math.log(1 + count / n) for word, n in times.items()}
-    unsaid = UNSAID * math.log(1 + count) * (len(asked) - len(times))
+    lacking = sum([PAIR if PAIRED.match(word) else 1 for word in asked - times.keys()])
+    unsaid = UNSAID * math.log(1 + count) * lacking
     total = math.fsum([*weights.values(), unsaid])
     return [math.fsum([weights[word] for word in words]) / total if words else 0.0 for words in held]
 

@@ -17,7 +17,7 @@ _NO_SPACES = (
 )
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _ANY_WORD = regex.compile(rf"[{_NO_SPACES}]+|[[\p{{L}}\p{{N}}\p{{M}}]--[{_NO_SPACES}]]+", regex.VERSION1)
-_PAIRED = re.compile(rf"[{_NO_SPACES}]")
+PAIRED = re.compile(rf"[{_NO_SPACES}]")
 # Combining marks, Arabic vowel marks and the Arabic stretching stroke carry no word of their own.
 _DROP = dict.fromkeys(
     [*range(0x300, 0x370), *range(0x64B, 0x660), 0x670, 0x640, 0xAD, 0x200C, 0x200D, 0x200E, 0x200F]
@@ -42,7 +42,7 @@ def raw_words(text: str) -> list[str]:
         return _ASCII_WORD.findall(folded)
     found: list[str] = []
     for run in _ANY_WORD.findall(folded):
-        if len(run) > 1 and _PAIRED.match(run):
+        if len(run) > 1 and PAIRED.match(run):
             found.extend(run[i : i + 2] for i in range(len(run) - 1))
         else:
             found.append(run)
