@@ -16,7 +16,7 @@ from ..errors import CounterUnavailableError, check_list
 from . import messages as framing
 from .base import DIGEST_OVER, TextCounter
 from .blocks import blocks_of
-from .engine_forms import first_words, in_blocks, with_all_fields, with_objects
+from .engine_forms import first_words, in_blocks, in_chat_form, with_all_fields, with_marks, with_objects
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, in_profile, join_contents
 from .protocol import Message, Tool
@@ -92,9 +92,8 @@ class TokenizerCounter(TextCounter):
             return
         self.profile = profile_of(render)
         self._wraps = _is_longer_in_blocks(render)
-        self._cuts = self._checked_cuts(specials, render)
-        separated = self._cuts is not None and separates_messages(render, self._cuts)
-        self.additive = separated and self._adds_up(render)
+        cuts = self._cuts = self._checked_cuts(specials, render)
+        self.additive = cuts is not None and separates_messages(render, cuts) and self._adds_up(render)
         how = "messages add up" if self.additive else "requests are rendered and counted whole"
         self.why = f"the tokenizer and the chat template of {name!r}; {how}"
 
@@ -140,13 +139,15 @@ class TokenizerCounter(TextCounter):
         """Returns why a template refuses a conversation, or what it leaves out; None where it shows all."""
         if self._render is None:
             return None
+        marked = [with_marks(in_chat_form(m), f"call{n}mark") for n, m in enumerate(messages)]
         try:
-            shown = self.render(messages, tools)
+            shown = self.render(marked, tools)
         except TemplateRefusedError as error:
             return str(error)
-        for number, message in enumerate(messages):
-            words = () if message.get("role") == "assistant" else first_words(message.get("content"))
-            if not all(word in shown for word in words):
+        for number, message in enumerate(marked):
+            named = re.findall(r"call\d+mark", str(message.get("tool_calls")))
+            words = named if message.get("role") == "assistant" else first_words(message.get("content"))
+            if not all(word in shown for word in words) or shown.count(f"call{number}mark") < len(named):
                 return f"it leaves out message {number}, of role {message.get('role')!r}"
         return "it reads no 'parts'" if any("parts" in message for message in messages) else None
 
@@ -222,15 +223,14 @@ class TokenizerCounter(TextCounter):
         """Returns a message as the template can read it, and what its media cost besides."""
         if not hasattr(message, "get"):  # anything else counts as its text
             return {"role": "user", "content": framing.as_text(message)}, 0
-        message = in_profile(message, self.profile)
+        message = in_profile(in_chat_form(message), self.profile)
         reasoning = next((message[key] for key in _REASONING if message.get(key) is not None), None)
         if reasoning is not None:
             message = {**dict.fromkeys(_REASONING, reasoning), **message, "reasoning_content": reasoning}
         content = message.get("content")
         if content is None or isinstance(content, str):
             return message, 0
-        cost = 0
-        text: Any = ""
+        cost, text = 0, ""
         for block in blocks_of(content):
             media = self._media.tokens(block) if isinstance(block, Mapping) else None
             if media is None and block is not None:
@@ -263,8 +263,7 @@ class TokenizerCounter(TextCounter):
             for conversation in [_chat(*turns) for turns in _PROBES]:
                 parts = sum([self._tokens([message], None) - alone for message in conversation])
                 for tools in (None, PROBE_TOOLS):
-                    whole = self._count_rendering(render(conversation, tools))
-                    if whole != self.overhead(tools) + parts:
+                    if self._count_rendering(render(conversation, tools)) != self.overhead(tools) + parts:
                         return False
         except TemplateRefusedError:
             return False
@@ -280,11 +279,8 @@ def _is_longer_in_blocks(render: Render) -> bool:
     """Returns whether a template that loops over blocks writes these longer than the same texts."""
     chat = _chat("user mark1", "call mark2", "result mark3", "assistant mark4", "user mark5")
     one = _rendered(render, in_blocks(chat[:1]))
-    return (
-        "mark1" in one
-        and "type" not in one
-        and len(_rendered(render, in_blocks(chat))) > len(_rendered(render, chat))
-    )
+    is_longer = len(_rendered(render, in_blocks(chat))) > len(_rendered(render, chat))
+    return "mark1" in one and "type" not in one and is_longer
 
 
 def profile_of(render: Render) -> RenderingProfile:
@@ -298,12 +294,11 @@ def profile_of(render: Render) -> RenderingProfile:
         system = "user"
     elif not _shows(render, [*_chat("system mark0"), *turns[:2], *_chat("system mark4"), turns[2]]):
         system = "first"  # a later one is refused, or takes the place of the first
-    takes_systems = _shows(render, _chat("system mark8", "system mark9") + turns)
     takes_users = _shows(render, _chat("user mark8") + turns)
     takes_answers = _shows(render, turns + _chat("assistant mark8", "assistant mark9", "user mark7"))
     return RenderingProfile(
         system=system,
-        one_system=system != "user" and not takes_systems,
+        one_system=system != "user" and not _shows(render, _chat("system mark8", "system mark9") + turns),
         alternate=not (takes_users and takes_answers),
         one_text=not _shows_blocks(render),
         answered=not _shows(render, [*step, *_chat("user mark7")]) and _shows(render, [*step, *turns[1:]]),

@@ -18,7 +18,7 @@ from rankbudget.counting.tokenizer_counter import TemplateRefusedError
 from rankbudget.errors import CounterUnavailableError
 from tests.drawing import draws
 
-from .templates import TEMPLATES, VARIABLES
+from .templates import CALLS, TEMPLATES, VARIABLES
 from .test_templates import counter, rendering, tokenizer, truth
 
 QUESTION = "When was part 7 replaced?"
@@ -85,7 +85,7 @@ def test_messages_are_made_as_they_are_counted(
 LOOPS = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% if m['content'] is string %}{{ m['content'] }}"
     "{% else %}{% for b in m['content'] %}{{ b['text'] }}{% if m['role'] == 'tool' %}{{ '\n' }}{% endif %}{% endfor %}"
-    "{% endif %}{{ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
+    "{% endif %}{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
 )
 SKIPS = TEMPLATES["additive"].replace(
     "{% for m in messages %}", "{% for m in messages if m.role != 'tool' %}"
@@ -93,7 +93,7 @@ SKIPS = TEMPLATES["additive"].replace(
 LAST = (
     "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m['role'] + '\n' }}"
     "{% if loop.last and m.role == 'user' and messages[0].role == 'system' %}{{ messages[0].content + '\n\n' }}{% endif %}"
-    "{{ (m['content'] or '') + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
+    "{{ m['content'] or '' }}" + CALLS + "{{ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}"
 )
 
 
