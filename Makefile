@@ -136,8 +136,8 @@ test-fast: $(VENV)/.dev ## Runs the core's tests without the slow ones, few exam
 	@HYPOTHESIS_PROFILE=smoke $(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not slow and not notebook" $(FAST) $(T)
 
 .PHONY: props
-props: $(VENV)/.dev ## Runs the laws, in the core and through both adapters, with twice the draws of CI: 200, and 50 async
-	@HYPOTHESIS_PROFILE=deep $(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal tests/properties tests/langchain/test_laws.py tests/langchain/test_part_laws.py tests/llamaindex/test_laws.py $(T)
+props: $(VENV)/.dev ## Runs the laws, in the core and through both adapters, with the draws CI uses: 200, and 50 async
+	@HYPOTHESIS_PROFILE=ci $(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal tests/properties tests/langchain/test_laws.py tests/langchain/test_part_laws.py tests/llamaindex/test_laws.py $(T)
 
 .PHONY: doctest
 doctest: $(VENV)/.dev ## Runs the examples in docstrings, README and docs

@@ -25,16 +25,15 @@ _SLOW_MACHINES = [
 settings.register_profile("fast", max_examples=10, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile("smoke", max_examples=3, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=_SLOW_MACHINES)
-for name, most in (("ci", 50), ("deep", 100)):
-    settings.register_profile(
-        name,
-        max_examples=most,
-        deadline=None,
-        suppress_health_check=_SLOW_MACHINES,
-        derandomize=True,
-        database=None,
-        print_blob=True,
-    )
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=_SLOW_MACHINES,
+    derandomize=True,
+    database=None,
+    print_blob=True,
+)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE")
     or ("ci" if os.environ.get("CI", "").lower() in {"1", "true"} else "dev")

@@ -6,7 +6,7 @@ from hypothesis import settings
 
 __all__ = ["DRAWS", "draws"]
 
-DRAWS = {"smoke": (4, 2), "fast": (20, 10), "dev": (60, 20), "ci": (100, 30), "deep": (200, 50)}
+DRAWS = {"smoke": (4, 2), "fast": (20, 10), "dev": (60, 20), "ci": (200, 50)}
 """Draws for each sync and each async entry point, by the name of the hypothesis profile; any other name draws as "dev"."""
 
 

@@ -18,7 +18,7 @@ from rankbudget.messages.measure import ListMeasure
 from rankbudget.testing import WordCounter
 
 COUNTER = WordCounter()
-DRAWS = {"fast": 30, "dev": 100, "ci": 2_000, "deep": 2_000}
+DRAWS = {"fast": 30, "dev": 100, "ci": 2_000}
 MORE = re.compile(r"([\d,]+) more tokens?")
 ENOUGH = 1_000_000
 
