@@ -110,7 +110,7 @@ def _steps(timeline: Timeline, caps: Mapping[int, int]) -> Iterable[list[int]]:
     found: dict[tuple[int, int], list[int]] = {}
     start = -1
     for before, i in pairwise([-1, *long]):
-        if any(timeline.role(k) != "tool" for k in range(max(0, before), i + 1)):
+        if before < 0 or any(timeline.role(k) != "tool" for k in range(before, i + 1)):
             start = i
         found.setdefault((start, caps[i]), []).append(i)
     return found.values()

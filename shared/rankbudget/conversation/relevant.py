@@ -76,20 +76,20 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
     """Keeps tool steps as an agent needs them, and before them what answers the query."""
     units, questions = units_of(turns)
     query, answers, order = timeline.thread.query or "", list[int](), list[int]()
-    others, segments = _others(timeline, units, stay)
-    named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
-    # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
     asked, pending = is_asked(query), bool(timeline.pending_step(turns[0]))
-    if asked and not pending:
-        order = _order(query, segments, others)
-        answers = [n for n in order if named[n] > NAMED][:ANSWERS]
-        order = [*[n for link in _links(order[:ANSWERS], questions) for n in link], *order]
-    # A step may also say most of a request, or of a question without its mark.
-    if not answers and (asked or not pending):
-        near = [n for n in others if named[n]]
-        texts = [list(map(timeline.text, units[n].positions())) for n in near]
-        found = [near[n] for n in answering(query, texts, len(others))]
-        answers = [n for n in found if units[n].stop - units[n].start > 1]
+    # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
+    if asked or not pending:
+        others, segments = _others(timeline, units, stay)
+        named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
+        if asked and not pending:
+            order = _order(query, segments, others)
+            answers = [n for n in order if named[n] > NAMED][:ANSWERS]
+            order = [*[n for link in _links(order[:ANSWERS], questions) for n in link], *order]
+        if not answers:
+            near = [n for n in others if named[n]]
+            texts = [list(map(timeline.text, units[n].positions())) for n in near]
+            found = [near[n] for n in answering(query, texts, len(others))]
+            answers = [n for n in found if units[n].stop - units[n].start > 1]
     left = room - timeline.cost(stay)
     return keep_steps(timeline, turns, stay, left, _links(answers, questions), order)
 

@@ -20,8 +20,8 @@ _NEAR = 10_000
 """Characters at the start and at the end of a text in which these sentences are looked for."""
 _WORD, _ALIKE = re.compile(r"\w+"), 8
 _RECALLS = re.compile(
-    r"(?i)\A\W*(?:wh(?:at|ich|ose?|ere|y)|how)\b|\b(?:remind|again|once more|repeat|forgot|remember|recall"
-    r"|tell me|know|erinner\w*|noch ?(?:ein)?mal|wiederhol\w*|rappel\w*|recu[eé]rda\w*|ricord\w*)\b"
+    r"(?i)\A\W*(?:wh(?:at|ich|ose?|ere|y)|how)\b"
+    r"|\b(?:remind|again|once more|repeat|forgot|remember|recall|tell me|know)\b"
 )
 _FEWEST = 2
 """Words that a question has at least to say something by itself."""
