@@ -116,5 +116,7 @@ def exchanges_of(pieces: Sequence[str]) -> Tree | None:
         if is_answered and is_gap(pieces, i):
             asked = NONE
     stops = {parent: i + 1 for i, parent in enumerate(parents)}
-    chat = len(stops) > max(_LEAST, len({*lines}) / _EACH) and not any(pieces[i][0] in _MARKS for i in lines)
+    asked_above = {parents[i] for i in lines}  # an answer in the line of its question is no turn
+    chat = len(asked_above) > max(_LEAST, len({*lines}) / _EACH)
+    chat = chat and not any(pieces[i][0] in _MARKS for i in lines)
     return Tree(parents, owners, [stops.get(i, i + 1) for i in range(len(pieces))]) if chat else None
