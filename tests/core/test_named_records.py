@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbudget import counter_for, fit_documents
+from rankbudget import counter_for, fit_documents, fit_messages
 from tests.drawing import draws
 
 COUNTER = counter_for("gpt-4o")
@@ -304,3 +304,67 @@ def test_a_value_stays_with_its_name_in_every_script(
     for value, owner in owners.items():
         above = shown[: shown.index(value)]
         assert max(chosen, key=above.rfind) == owner
+
+
+SHORT = {
+    "Japanese": (
+        "松竹梅桜杉楓菊萩桐椿",
+        (
+            "{}の間の定員は{}名です。料金は{}円です。\n\n",
+            "{}は庭の部屋です。定員は{}名、料金は{}円です。\n\n",
+        ),
+        ("{}\n定員 {}\n料金 {}\n\n", "{}：定員{}名、料金{}円\n", "## {}\n\n- 定員: {}\n- 料金: {}\n\n"),
+        ("{}の間の定員は何名ですか。", "{}の定員を教えてください。", "定員は何名ですか、{}の場合は？"),
+    ),
+    "Chinese": (
+        "甲乙丙丁戊庚辛壬癸寅",
+        ("{}组的经费是{}元。办公室在{}号。\n\n", "今年拨给{}的经费为{}元。办公室在{}号。\n\n"),
+        ("{}\n经费 {}\n办公室 {}\n\n", "{}：经费{}元，办公室{}号\n", "## {}\n\n- 经费：{}\n- 办公室：{}\n\n"),
+        ("{}组的经费是多少？", "{}的经费是多少？", "经费方面，{}有多少？"),
+    ),
+    "Korean": (
+        "밤솔귤삼강꽃달별콩팥",
+        (
+            "{}방의 정원은 {}명입니다. 요금은 {}원입니다.\n\n",
+            "{} 방은 정원이 {}명이고 요금은 {}원입니다.\n\n",
+        ),
+        ("{}\n정원 {}\n요금 {}\n\n", "{}: 정원 {}명, 요금 {}원\n", "## {}\n\n- 정원: {}\n- 요금: {}\n\n"),
+        ("{}방의 정원은 몇 명입니까?", "{}의 정원을 알려 주세요."),
+    ),
+}
+
+
+@pytest.mark.parametrize("door", ["document", "documents", "result", "history"])
+@pytest.mark.parametrize("language", SHORT)
+@draws(cases=len(SHORT) * 4)
+@given(seed=st.integers(0, 10_000), share=st.floats(0.35, 0.6))
+def test_a_name_of_one_character_is_found(language: str, door: str, seed: int, share: float) -> None:
+    """Alone on its line or inside of a sentence, and whatever the question puts around it."""
+    drawn = random.Random(seed)
+    names, prose, forms, questions = SHORT[language]
+    written, numbers = drawn.choice((*prose, *forms)), drawn.sample(range(1_000, 9_999), 2 * len(names))
+    records = [written.format(*one) for one in zip(names, numbers[::2], numbers[1::2], strict=True)]
+    asked = drawn.randrange(len(names))
+    question = drawn.choice(questions).format(names[asked])
+    if door.startswith("document"):
+        texts = ["".join(records)] if door == "document" else records
+        limit = int(share * sum(map(COUNTER.count, texts)))
+        shown = fit_documents(texts, max_tokens=limit, query=question, counter=COUNTER).text
+    else:
+        chat: list[dict[str, Any]] = []
+        for n, text in enumerate(["".join(records)] if door == "result" else records):
+            call = {"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            chat += [
+                {"role": "user", "content": "OK"},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+            ]
+            chat += [{"role": "tool", "tool_call_id": f"c{n}", "content": text}]
+            chat += [{"role": "assistant", "content": "OK."}]
+        chat += [{"role": "user", "content": question}]
+        limit = int(share * COUNTER.count_messages(chat)) + 60
+        kept = fit_messages(chat, max_tokens=limit, query=question, counter=COUNTER).messages
+        shown = "\n".join(str(message["content"]) for message in kept[:-1])
+    number = str(numbers[2 * asked])
+    assert number in shown
+    above = shown[: shown.index(number)]
+    assert max(names, key=above.rfind) == names[asked]

@@ -16,8 +16,8 @@ MOST = 0.6
 """Share of what is asked, by the weight of its words, above which a step may answer it."""
 UNSAID = 0.5
 """Part of the weight of the rarest words that a word which no step has counts: it may be said otherwise."""
-PAIR = 0.25
-"""Part of a word that a pair of characters is, in scripts without spaces."""
+PAIR = 0.125
+"""Part of a word that a character or a pair of them is, in scripts without spaces."""
 NEARLY = 0.8
 """Steps count whose best record says so much of what the best one says."""
 _AMOUNT = frozenset(["much", "many", stem("many")])

@@ -178,7 +178,7 @@ class TermIndex:
 
     def words_of(self, term: str) -> list[str]:
         """Returns the unstemmed words of one stem: they begin as it does, its last letter apart."""
-        return [word for word in self._words_with(f"_{term[:-1]}") if stem(word) == term]
+        return [word for word in self._words_with(f"_{term[:-1] or term}") if stem(word) == term]
 
     @cached_property
     def _vocabulary(self) -> Mapping[str, None]:

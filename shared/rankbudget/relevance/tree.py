@@ -13,7 +13,7 @@ import regex
 from .long_lines import depths_of
 from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of, tables_of
 from .question import asks
-from .words import raw_words
+from .words import PAIRED
 
 NONE = -1
 _SHAPE = regex.compile(r"(?:\W*\d[\d.T+Z-]*[:/]\d\S*+\s)*+\W*+([^\W\d_][\w.-]*+(?: [^\W\d_][\w.-]*+)?)")
@@ -285,7 +285,7 @@ def _shape(piece: str) -> str:
 def _run(shape: str) -> str:
     """Returns the first letters of a shape that has no spaces between its words; "" of any other one."""
     found = None if shape.isascii() else _LETTERS.match(shape[:_LONGEST])
-    return found[0] if found and len(raw_words(found[0])) > found[0].count(" ") + 1 else ""
+    return found[0] if found and PAIRED.search(found[0]) else ""
 
 
 def _outline(pieces: Sequence[str], rules: Container[int], headings: Mapping[int, Heading]) -> list[int]:

@@ -18,6 +18,8 @@ _NO_SPACES = (
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _ANY_WORD = regex.compile(rf"[{_NO_SPACES}]+|[[\p{{L}}\p{{N}}\p{{M}}]--[{_NO_SPACES}]]+", regex.VERSION1)
 PAIRED = re.compile(rf"[{_NO_SPACES}]")
+_SYLLABLES = "\u3400"
+"""The first of the Chinese characters and Korean syllables: each may be a name, as no letter of Thai is."""
 # Combining marks, Arabic vowel marks and the Arabic stretching stroke carry no word of their own.
 _DROP = dict.fromkeys(
     [*range(0x300, 0x370), *range(0x64B, 0x660), 0x670, 0x640, 0xAD, 0x200C, 0x200D, 0x200E, 0x200F]
@@ -36,7 +38,10 @@ def fold(text: str) -> str:
 
 
 def raw_words(text: str) -> list[str]:
-    """Returns the folded, unstemmed words of a text; scripts without spaces come as character pairs."""
+    """Returns the folded, unstemmed words of a text; scripts without spaces come as character pairs.
+
+    Each Chinese character and Korean syllable comes by itself, too: "松" is a name in "松の間" and "松".
+    """
     folded = fold(text)
     if folded.isascii():
         return _ASCII_WORD.findall(folded)
@@ -44,6 +49,7 @@ def raw_words(text: str) -> list[str]:
     for run in _ANY_WORD.findall(folded):
         if len(run) > 1 and PAIRED.match(run):
             found.extend(run[i : i + 2] for i in range(len(run) - 1))
+            found.extend([sign for sign in run if sign >= _SYLLABLES])
         else:
             found.append(run)
     return found

@@ -26,14 +26,16 @@ def test_accents_and_case_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("text", "pairs"),
     [
-        ("北京大学", ["北京", "京大", "大学"]),
+        ("北京大学", ["北京", "京大", "大学", *"北京大学"]),
         ("カメラ", ["カメ", "メラ"]),
-        ("한국어", ["한국", "국어"]),
+        ("한국어", ["한국", "국어", *"한국어"]),
+        ("松の間", ["松の", "の間", "松", "間"]),
+        ("ไทย", ["ไท", "ทย"]),
         ("中", ["中"]),
     ],
 )
 def test_scripts_without_spaces_come_in_pairs(text: str, pairs: list[str]) -> None:
-    """Chinese, Japanese and Korean runs become overlapping character pairs, a lone character stays."""
+    """Chinese, Japanese and Korean runs become pairs; a character that may be a name comes alone, too."""
     assert raw_words(text) == pairs
 
 
