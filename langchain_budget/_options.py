@@ -142,7 +142,7 @@ class SharedCopy:
 
 # ---- what each option may hold, in all classes and functions alike ---------------------------------------
 def _number(low: float, high: float = 1e18, kinds: Any = SupportsIndex) -> Any:
-    return lambda value: isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
+    return lambda v: isinstance(v, kinds) and not isinstance(v, (bool, type)) and low <= v <= high
 
 
 def _list_of(fits: Callable[[Any], bool]) -> Any:
@@ -218,7 +218,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "get_session_history": (callable, "a callable that returns a BaseChatMessageHistory"),
     "what get_session_history returns": (_with_one_of("add_messages"), "a BaseChatMessageHistory"),
     "documents": (_list_of(_kind("Document")), "a list of Documents"),
-    "example": (Mapping, "a dict"),
+    **dict.fromkeys(("example", "inputs", "outputs"), (Mapping, "a dict")),
     "examples": (_list_of(_kind(also=Mapping)), "a list of dicts"),
     "input_keys": (_list_of(_kind(also=str)), "a list of names, or None"),
     **dict.fromkeys(("start_on", "end_on"), (_names_kinds, "types, as 'human' or HumanMessage, or None")),

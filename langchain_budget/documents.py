@@ -238,7 +238,7 @@ class BudgetRetriever(Settings, BaseRetriever):
     def _steps(self, query: str, run_manager: Any, **options: Any) -> Steps[list[Document]]:
         """Checks the options of this call before anything is retrieved."""
         k, max_tokens = options.pop("k", None), options.pop("max_tokens", None)
-        check_values({"k": k, "max_tokens": max_tokens})
+        check_values({"k": k, "max_tokens": max_tokens, "query": query})
         near = [name for name in options if get_close_matches(name.lower(), ["max_tokens"], cutoff=0.85)]
         check_given(f"{type(self).__name__}.invoke", dict.fromkeys(near), ["max_tokens", "k"])
         most = self.max_tokens if max_tokens is None else max_tokens

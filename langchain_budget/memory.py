@@ -35,6 +35,7 @@ from ._codec import CODEC
 from ._convert import as_messages, to_segments
 from ._items import KeptItems
 from ._limits import LimitSettings, planned
+from ._options import check_values
 from ._placeholders import placeholders_in
 from ._slots import names_in, not_shown, render_prompt, system_of
 from ._supported import require
@@ -151,7 +152,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
 
     def fit(self, inputs: dict[str, Any] | None = None) -> FitResult:
         """Returns the conversation that a load of `inputs` returns; the documents' share stays free."""
-        plan = drive(self._steps(inputs or {}, retrieve=False))
+        plan = drive(self._steps({} if inputs is None else inputs, retrieve=False))
         return FitResult(messages=plan.history, report=plan.report)
 
     @property
@@ -211,6 +212,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         self, inputs: Mapping[str, Any], *, retrieve: bool = True, session: BudgetSession | None = None
     ) -> Steps[Plan]:
         """Plans conversation and documents together; without a search the documents' share stays free."""
+        check_values({"inputs": inputs})
         question, sources, session = self._question(inputs), {"history"}, session or self._session
         fields: dict[str, Any] = {"ceiling": self._limits.ceiling, "scorer": self.scorer, "covers": "history"}
         names = names_in(self.prompt)
@@ -271,6 +273,7 @@ class BudgetMemory(LimitSettings, BaseMemory):
         return given if isinstance(given, str) else "\n".join(m.text for m in as_messages(given))
 
     def _turn(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> list[BaseMessage]:
+        check_values({"inputs": inputs, "outputs": outputs})
         try:
             asked = self._asked(inputs)
         except (KeyError, ValueError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
-from rankbudget.errors import BudgetConfigError, named_options, shown
+from rankbudget.errors import named_options
 
 
 class MemoryVectors:
@@ -47,10 +47,6 @@ class MemoryVectors:
         filter_of: Callable[[Mapping[str, str]], Any] | None = None,
         distances: bool = False,
     ) -> None:
-        given: Any = store
-        if not isinstance(given, VectorStore):
-            msg = f"store must be a LangChain vector store (got {shown(given)})"
-            raise BudgetConfigError(msg)
         self.store = store
         self.name = name or type(store).__name__
         self._filter = filter_of or (_function if isinstance(store, InMemoryVectorStore) else dict)

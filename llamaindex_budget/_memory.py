@@ -35,7 +35,7 @@ from ._contexts import given_memory, workflow_callers
 from ._counters import counter_of
 from ._database import opened
 from ._events import BudgetEvent, dispatcher
-from ._options import by_name, check_part, named
+from ._options import by_name, check_part, check_values, named
 from ._render import Part, Rendering, as_is, for_engines, with_prompt
 from ._serialize import add_settings, is_lost, read_block, read_settings
 from ._sharing import active, adopt, budget_for, budget_of, within
@@ -210,6 +210,7 @@ class SessionMemory(BaseMemory):
         self, question: Any = None, initial: int = 0, *, read: Mapping[str, Any] | None = None, **fields: Any
     ) -> Steps[Turn]:
         """Plans a turn: `question`, `initial` tokens, what blocks `read`, a postprocessor's `fields`."""
+        check_values({"question": question})
         stored, said = yield self._reading(question, read or {})
         turn = yield from self._planned(question, initial, stored, said, **fields)
         telling = self._telling(stored, turn[0])

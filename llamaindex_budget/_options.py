@@ -9,14 +9,14 @@ from typing import Any, TypeVar, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.base.llms.types import LLMMetadata
+from llama_index.core.base.llms.types import ChatMessage, LLMMetadata
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rankbudget import BudgetSession, Scope, Scorer, TokenBudget, counter_for
 from rankbudget.adapters import check_options, is_blocking
-from rankbudget.errors import BudgetConfigError, check_count, shown
+from rankbudget.errors import BudgetConfigError, check_count, check_number, shown
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -34,12 +34,15 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "store": (object, "a MemoryStore"),
     "memory_blocks": (object, "a list of LlamaIndex memory blocks"),
     "nodes": (object, "a list of NodeWithScore"),
+    "question": ((str, ChatMessage), "a text or a ChatMessage"),
     "query_bundle": (QueryBundle, "a QueryBundle; give a text as query_str"),
     "text_chunks": (object, "a list of texts"),
     "data": (Mapping, "a mapping that to_dict wrote"),
     "on_report": (object, "a blocking callable that takes a report, or None"),
 }
-_COUNTS = ("max_tokens", "token_limit", "context_window", "chunk_size_limit")
+_COUNTS = {"max_tokens": 1, "token_limit": 1, "context_window": 1, "chunk_size_limit": 1, "padding": 0}
+_COUNTS |= {"token_flush_size": 1, "num_chunks": 1}
+_APART = (("summarizer", "session"), ("budget", "session"), ("token_limit", "max_tokens"))
 
 
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
@@ -109,12 +112,15 @@ def check_values(given: Mapping[str, Any], *required: str) -> None:
         if value is None and name not in required:
             continue
         if name in _COUNTS:
-            check_count(name, value, problems, low=1)
+            check_count(name, value, problems, low=_COUNTS[name])
+        elif name == "chat_history_token_ratio":
+            check_number(name, value, problems, allowed="a number from 0 to 1", high=1)
         elif name == "counter":
             problems += _counter_problems(value)
         elif not isinstance(value, kind) or (name in _CHECKS and not _CHECKS[name](value)):
             problems.append(f"{name} must be {description or 'a function'} (got {shown(value)})")
-    if given.get("session") is not None and given.get("summarizer") is not None:
-        problems.append("summarizer must be None beside session= (got both). Give it to the session")
+    for name, other in _APART:
+        if given.get(name) is not None and given.get(other) is not None:
+            problems.append(f"{name} must be None beside {other}= (got both). Give one of them")
     if problems:
         raise BudgetConfigError.of(problems)

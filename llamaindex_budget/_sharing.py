@@ -52,7 +52,7 @@ def adopt(session: BudgetSession, client: str | None = None) -> BudgetSession:
 
     The first client that leaves blocks out, as `client_of` names it, is the one that it reads for.
     """
-    check_values({"session": session})
+    check_values({"session": session}, "session")
     if not isinstance(session.codec, ChatCodec) or (client is not None and session.codec is STORED):
         session.read_with(codec_for(client, stored=True))
     session.summarizer = as_summarizer(session.summarizer)
@@ -72,7 +72,7 @@ def budget_for(llm: BaseLLM, **fields: Any) -> TokenBudget:
     Raises:
         BudgetConfigError: a field is wrong.
     """
-    check_values({"llm": llm})
+    check_values({"llm": llm}, "llm")
     limit = getattr(llm, "request_limit", None)  # of a `budget_model`
     window, answer = window_of(llm), answer_of(llm)
     reserve = answer or DEFAULT_NUM_OUTPUTS  # as the metadata of a `budget_model` have it

@@ -17,7 +17,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from rankbudget.adapters import EmbeddingScorer
-from rankbudget.errors import BudgetConfigError, named_options, shown
+from rankbudget.errors import named_options
 
 from .models import embedder
 
@@ -58,10 +58,6 @@ class MemoryVectors:
         embed: BaseEmbedding | Callable[[list[str]], Any] | None = None,
         name: str | None = None,
     ) -> None:
-        given: Any = store
-        if not isinstance(given, BasePydanticVectorStore):
-            msg = f"store must be a LlamaIndex vector store (got {shown(given)})"
-            raise BudgetConfigError(msg)
         self.store = store
         self._scorer = EmbeddingScorer(embedder(embed) if isinstance(embed, BaseEmbedding) else embed)
         self.name = name or type(store).__name__

@@ -14,7 +14,7 @@ from rankbudget.adapters import default_embedder, typed_errors
 from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._counters import window_of
-from ._options import by_name, check_part, check_values
+from ._options import by_name, check_part
 
 _TASK = (
     "Summarize the part of a conversation below in at most {words} words. Keep names, numbers, decisions and "
@@ -32,7 +32,6 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
 
     @named_options
     def __init__(self, llm: BaseLLM, *, task: str = _TASK) -> None:
-        check_values({"llm": llm})
         self.llm = llm
         self.task = task
 
@@ -82,7 +81,6 @@ class embedder:  # noqa: N801 - used as a function: embedder(model)
 
     @named_options
     def __init__(self, model: BaseEmbedding) -> None:
-        check_values({"embed_model": model})
         self.model = model
         self.__name__ = f"{model.class_name()}:{model.model_name}"
 

@@ -47,6 +47,7 @@ _TEMPLATE_TOKENS = 160
 """More than LlamaIndex's own templates have."""
 
 _OWN_OPTIONS = ("budget", "session", "counter", "scorer")
+_NEEDED = ("text_chunks", "num_chunks", "prompt", "padding")
 
 
 class BudgetPromptHelper(PromptHelper):
@@ -125,7 +126,7 @@ class BudgetPromptHelper(PromptHelper):
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns one chunk that fits the prompt: the best of `text_chunks` in their order."""
-        check_values({"text_chunks": text_chunks}, "text_chunks")
+        check_values({"text_chunks": text_chunks, "prompt": prompt, "padding": padding, "llm": llm}, *_NEEDED)
         sent, beside = _first_asked(prompt, llm)
         if _builds_an_index(sent):
             return super().repack(prompt, text_chunks, padding, llm, tools)
@@ -146,7 +147,7 @@ class BudgetPromptHelper(PromptHelper):
         self, prompt: Any, text_chunks: Sequence[str], padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> list[str]:
         """Returns the chunks with as much of their text as fits all together; one that is dropped is ""."""
-        check_values({"text_chunks": text_chunks}, "text_chunks")
+        check_values({"text_chunks": text_chunks, "prompt": prompt, "padding": padding, "llm": llm}, *_NEEDED)
         if not text_chunks or _builds_an_index(prompt):
             return super().truncate(prompt, text_chunks, padding, llm, tools)
         room = self._get_available_chunk_size(prompt, 1, padding, llm, tools)
@@ -158,6 +159,7 @@ class BudgetPromptHelper(PromptHelper):
         self, prompt: Any, num_chunks: int = 1, padding: int = PAD, llm: Any = None, tools: Any = None
     ) -> TokenTextSplitter:
         """Returns a splitter into chunks that fit the prompt, counted as the model counts them."""
+        check_values({"num_chunks": num_chunks, "prompt": prompt, "padding": padding, "llm": llm}, *_NEEDED)
         size = self._get_available_chunk_size(prompt, num_chunks, padding, llm, tools)
         counter = self._counter_for(llm)
         return TokenTextSplitter(

@@ -9,8 +9,9 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from os import PathLike
 from reprlib import Repr
-from typing import Any, TypeVar, cast
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -209,11 +210,19 @@ def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> N
         )
 
 
-def named_options(function: F) -> F:
-    """Makes a call with unknown or missing options a BudgetConfigError that names the nearest option."""
+def named_options(function: F, *, kinds_too: bool = True) -> F:
+    """Makes a call with unknown, missing or wrongly typed options a BudgetConfigError that names them."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        stated, problems = _stated(function) if kinds_too else {}, list[str]()
+        for name, value in (*zip(stated, args, strict=False), *options.items()):
+            kinds, words = stated.get(name, ((), ""))
+            odd = isinstance(value, (bool, type)) and bool not in kinds  # True is 1, and a class has __int__
+            if kinds and (odd or not isinstance(value, kinds)):
+                problems.append(f"{name} must be {words} (got {shown(value)})")
+        if problems:
+            raise BudgetConfigError.of(problems)
         try:
             return function(*args, **options)
         except TypeError as error:
@@ -221,6 +230,27 @@ def named_options(function: F) -> F:
             raise
 
     return cast("F", call)
+
+
+_PLAIN: dict[str, tuple[Any, str]] = {
+    "int": (SupportsIndex, "a whole number"), "float": (SupportsFloat, "a number"), "str": (str, "a text"),
+    "bool": (bool, "True or False"), "None": (type(None), "None"), "PathLike[str]": (PathLike, "a path"),
+}  # fmt: skip
+
+
+@functools.cache
+def _stated(function: Any) -> dict[str, tuple[tuple[Any, ...], str]]:
+    """Returns the kinds of a function's parameters, in order; no kinds where one is no plain class."""
+    known = dict(_PLAIN)
+    for name, held in function.__globals__.items():
+        if inspect.isclass(held) and not getattr(held, "_is_protocol", hasattr(held, "__total__")):
+            known.setdefault(name, (held, f"a {name}"))
+    found = {}
+    for name, one in inspect.signature(function).parameters.items():
+        kinds = [known.get(word, (object, "")) for word in str(one.annotation).split(" | ")]
+        any_kind = any(kind in (object, Any) for kind, _ in kinds)
+        found[name] = tuple(kind for kind, _ in kinds if not any_kind), " or ".join(w for _, w in kinds)
+    return found
 
 
 @contextmanager
@@ -247,7 +277,8 @@ def named_failure(what: str, kind: type[BudgetError] = BudgetError) -> Iterator[
 
 def named_fields(cls: type[T]) -> type[T]:
     """Makes a dataclass built with unknown or missing fields a BudgetConfigError, see `named_options`."""
-    setattr(cls, "__init__", named_options(cls.__init__))  # noqa: B010 - mypy refuses the plain form
+    made = named_options(cls.__init__, kinds_too=False)  # its fields are checked where they are set
+    setattr(cls, "__init__", made)  # noqa: B010 - mypy refuses the plain form
     return cls
 
 

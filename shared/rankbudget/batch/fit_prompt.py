@@ -20,7 +20,6 @@ from ..errors import (
     MessageError,
     RowError,
     check_choice,
-    check_flag,
     did_you_mean,
     misspelt,
     named_options,
@@ -120,9 +119,8 @@ class FitPrompt:
         scorer: Scorer | None = None,
     ) -> None:
         made = (*OUTPUTS, REASONS) if reasons is True else OUTPUTS
-        flags = {"strict": strict, "by_question": by_question, "reasons": reasons}
-        _check(on_error, flags, cut, {"columns": (columns, INPUTS), "outputs": (outputs, made)})
-        check_kinds({"notice": notice})
+        names = {"columns": (columns, INPUTS), "outputs": (outputs, made)}
+        _check(on_error, names, by_age=by_question and cut == "stable")
         given = TokenBudget.from_dict(budget) if isinstance(budget, Mapping) else budget
         budget_given = given if isinstance(given, TokenBudget) else plain_budget(given)
         # Each row is a prompt of its own: no later turn profits from a history whose share stays as it is.
@@ -298,15 +296,11 @@ class FitPrompt:
         }
 
 
-def _check(
-    on_error: Any, flags: Mapping[str, Any], cut: Any, names: Mapping[str, tuple[Any, tuple[str, ...]]]
-) -> None:
+def _check(on_error: Any, names: Mapping[str, tuple[Any, tuple[str, ...]]], *, by_age: bool) -> None:
     """Raises BudgetConfigError that names every option that is not allowed."""
     problems: list[str] = []
     check_choice("on_error", on_error, problems, ("row", "raise"))
-    for flag, value in flags.items():
-        check_flag(flag, value, problems)
-    if flags["by_question"] is True and cut == "stable":
+    if by_age:
         problems.append('by_question must be False with cut="stable", which cuts by age (got True)')
     for option, (given, allowed) in names.items():
         _check_names(option, given, allowed, problems)

@@ -66,14 +66,6 @@ def counter_for(
         >>> counter_for(lambda text: len(text)).count("four")
         4
     """
-    given: Any = (("media", media, MediaTable, "a MediaTable"), ("model", model, str, "a model's name"))
-    problems = [
-        f"{option} must be {allowed} (got {shown(value)})"
-        for option, value, kind, allowed in given
-        if not (value is None or isinstance(value, kind))
-    ]
-    if problems:
-        raise BudgetConfigError.of(problems)
     if isinstance(spec, str):
         name = spec + _FAST if fast and not spec.endswith(_FAST) else spec
         if media is not None:

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from ..compression.prompt_parts import Category
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError
+from ..errors import BudgetConfigError, named_options
 from ..messages.texts import content_text
 from ..prompt.kinds import check_kinds
+from ..prompt.pydantic_errors import TypedModel
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
 from ..relevance.lexical import KeywordScorer, TfidfScorer
 from ..relevance.protocol import Scorer
@@ -24,7 +25,7 @@ from ..segment import Segment
 Relevance = Annotated[float, Field(ge=0, le=1)]
 
 
-class AnalyzerConfig(BaseModel):
+class AnalyzerConfig(TypedModel):
     """Every threshold of the analyzer.
 
     Attributes:
@@ -39,7 +40,7 @@ class AnalyzerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     min_relevance_threshold: Relevance = 0.3
-    protected_categories: list[str] = ["query"]
+    protected_categories: list[str] = Field(default=["query"])
     max_history_turns: NonNegativeInt = 5
     scoring_method: Literal["tfidf", "embedding", "keyword"] = "embedding"
     system_boost: Relevance = 0.2
@@ -87,6 +88,7 @@ class ContextAnalyzer:
         ['document-0', 'query-0']
     """
 
+    @named_options
     def __init__(
         self,
         config: AnalyzerConfig | None = None,

@@ -15,9 +15,10 @@ from ..compression.extractive import extract, extractive_summary
 from ..compression.template import compress_template, is_instruction
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, SummaryError, check_choice, check_count
+from ..errors import BudgetConfigError, SummaryError, check_choice, check_count, named_options
 from ..fitting.one_text import answering
 from ..prompt.kinds import check_kinds
+from ..prompt.pydantic_errors import TypedModel
 from ..relevance.protocol import Scorer
 from .analyzer import message_line, split_turns
 
@@ -49,7 +50,7 @@ class CompressionResult(BaseModel):
     strategy_used: str
 
 
-class CompressorConfig(BaseModel):
+class CompressorConfig(TypedModel):
     """Settings of a `PromptCompressor`; ratios are shares of the tokens to remove, 0 up to 1.
 
     Attributes:
@@ -92,6 +93,7 @@ class PromptCompressor:
         ('The invoice of Ada is due on Friday.', 8, 'extractive')
     """
 
+    @named_options
     def __init__(
         self,
         config: CompressorConfig | None = None,
@@ -126,7 +128,6 @@ class PromptCompressor:
             BudgetConfigError: an unknown strategy, a negative target, or no classifier path.
         """
         problems: list[str] = []
-        check_kinds({"text": text, "query": query})
         if target_token_count is not None:
             check_count("target_token_count", target_token_count, problems)
         check_choice("strategy", strategy, problems, get_args(CompressionStrategy))

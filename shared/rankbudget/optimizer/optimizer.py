@@ -15,10 +15,11 @@ from ..compression.key_moments import find_moments
 from ..compression.prompt_parts import PromptPart, parse_prompt, split_paragraphs
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_choice
+from ..errors import BudgetConfigError, check_choice, named_options
 from ..messages.texts import content_text
 from ..prompt.fit_documents import fit_documents
 from ..prompt.kinds import check_kinds
+from ..prompt.pydantic_errors import TypedModel
 from ..relevance.words import content_words
 from ..segment import Segment
 from .analyzer import AnalyzerConfig, ContextAnalyzer, message_line, split_turns
@@ -36,7 +37,7 @@ _ALIKE = 0.9
 _LASTING = {"decision", "commitment", "correction", "preference"}
 
 
-class OptimizerConfig(BaseModel):
+class OptimizerConfig(TypedModel):
     """Every threshold of the optimizer.
 
     Attributes:
@@ -131,6 +132,7 @@ class TokenOptimizer:
         ('medium', ['relevance_filter'])
     """
 
+    @named_options
     def __init__(
         self,
         analyzer: ContextAnalyzer | None = None,

@@ -96,8 +96,7 @@ class Assembler:
         check_timeout(summary_timeout, problems)
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"session": session, "codec": codec, "measure": measure, "summarizer": summarizer})
-        check_kinds({"scope": scope, "shown": shown, "notice": notice})
+        check_kinds({"codec": codec, "measure": measure, "summarizer": summarizer, "shown": shown})
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         own = session.counter if session is not None else self.budget.model or "o200k_base"
         self.counter: TokenCounter = counter_for(own if counter is None else counter)

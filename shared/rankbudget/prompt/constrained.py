@@ -13,7 +13,6 @@ from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text
 from ..segment import Block, Segment
-from .kinds import check_kinds
 from .request import Plan, PromptRequest
 from .stages import plan_steps
 
@@ -77,7 +76,6 @@ def assemble_constrained_prompt(
     _check(user_question, conversation_history, rag_context)
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     question = {"role": "user", "content": user_question}
-    check_kinds({"notice": notice})
     header = _HEADER if notice is None else f"{notice}\n{_HEADER}"
 
     def render(kept: Mapping[str, Fit], history: Sequence[Any]) -> list[Any]:

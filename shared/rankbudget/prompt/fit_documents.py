@@ -18,7 +18,6 @@ from ..relevance.fusion import default_scorer
 from ..relevance.protocol import Scorer
 from ..report.report import BudgetReport, FitResult
 from ..segment import Block, Scope, Segment
-from .kinds import check_kinds
 from .request import PromptRequest
 from .stages import plain_budget, plan_steps
 
@@ -70,7 +69,6 @@ def fit_documents(
         >>> result.text, result.report.total_tokens
         ('A refund takes ten days.', 6)
     """
-    check_kinds({"scope": scope})
     problems: list[str] = []
     most = check_count("max_tokens", max_tokens, problems)
     segments = _read(texts_or_segments, problems)

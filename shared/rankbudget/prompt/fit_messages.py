@@ -16,7 +16,6 @@ from ..errors import (
     MessageError,
     check_choice,
     check_count,
-    check_flag,
     check_number,
     shown,
 )
@@ -159,7 +158,7 @@ def _check(given: Mapping[str, Any]) -> None:
     numbers = type(limit) is type(minimum) is type(cap) is int
     words = given["cut"] == "fill" and given["shorten_question"] is False
     words = words and given["last_turns"] is None
-    objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session", "query")}
+    objects = {name: given[name] for name in ("codec", "measure", "summarizer", "session")}
     usual = numbers and words and given["summary_timeout"] == SUMMARY_TIMEOUT
     usual = usual and all(value is None for value in objects.values())
     if usual and limit > 0 and minimum >= 0 and cap >= LEAST_MESSAGE_CAP:
@@ -172,7 +171,6 @@ def _check(given: Mapping[str, Any]) -> None:
         check_count("last_turns", given["last_turns"], problems, low=1, instead=EVERY_TURN)
     if cap is not None:
         check_count("message_cap", cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
-    check_flag("shorten_question", given["shorten_question"], problems)
     check_timeout(given["summary_timeout"], problems)
     if problems:
         raise BudgetConfigError.of(problems)

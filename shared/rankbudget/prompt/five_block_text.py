@@ -69,7 +69,6 @@ class BlockAssembler:
             counter if counter is not None else budget.model or "o200k_base"
         )
         self.summarizer = _offline(self.counter) if summarizer is None else summarizer or None
-        check_kinds({"notice": notice})
         self.notice = notice
         self.scope = scope
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..errors import BudgetConfigError, shown
-from ..segment import Scope
 
 _REQUIRED = frozenset(
     {"extra_tokens", "project", "prompt", "prompt_parts", "row", "sources", "system", "task", "text"}
@@ -50,10 +49,8 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "codec": (_has("role", "to_dict", "with_text"), "a Codec, as DictCodec()"),
     "measure": (_has("group", "total"), "a Measure, as CodecMeasure(codec, counter)"),
     "session": (_has("plan_steps"), "a BudgetSession"),
-    "scope": (lambda value: isinstance(value, Scope), "a Scope, as Scope(user='ann')"),
     "summarizer": (_takes("text", 1), "a callable (text, max_tokens) -> str"),
     "shown": (_takes("block", None, "text"), "a callable (block, segment, text) -> str"),
-    "notice": (_is_text, "a sentence, or None for none"),
     "extra_tokens": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
     "sources": (_is_list_of(str), "a list of block names"),
     "examples": (_is_list_of(Mapping), "a list of mappings with an input and an output"),

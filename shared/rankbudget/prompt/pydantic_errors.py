@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from ..errors import BudgetConfigError, BudgetError, shown
+from ..errors import BudgetConfigError, BudgetError, check_options, shown
 
 
 @contextmanager
@@ -23,6 +23,15 @@ def typed_errors() -> Iterator[None]:
             if isinstance(cause, BudgetError):
                 raise cause from None
         raise BudgetConfigError.of([_described(error.title, problem) for problem in problems]) from error
+
+
+class TypedModel(BaseModel):
+    """Settings whose misspelt names and wrong values are a BudgetConfigError."""
+
+    def __init__(self, **fields: Any) -> None:
+        check_options(type(self).__name__, fields, type(self).model_fields)
+        with typed_errors():
+            super().__init__(**fields)
 
 
 def _described(title: str, problem: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError
+from ..errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError, named_options
 from ..segment import Scope, Segment
 from .corpus import scored_texts
 from .embedding import Embedder, EmbeddingScorer, EmbedFunction
@@ -44,6 +44,7 @@ class EmbeddingIndex:
         [('2', 3, 1.0), ('0', 1, 0.89)]
     """
 
+    @named_options
     def __init__(
         self,
         embed: Embedder | EmbedFunction | None = None,
@@ -120,6 +121,7 @@ class EmbeddingIndex:
         if fresh:
             self._append(fresh, self._embedder.raw(scored_texts(fresh)))
 
+    @named_options
     def search(self, query: str, k: int = 10, *, scope: Scope | None = None) -> list[Segment]:
         """Returns the `k` segments nearest to the query, best first, their cosine in `score`.
 
@@ -153,6 +155,7 @@ class EmbeddingIndex:
                 found = _near_numpy(vectors, vector, k, visible)
             return [dataclasses.replace(self._segments[i], score=score) for i, score in found]
 
+    @named_options
     def save(self, folder: str | Path) -> None:
         """Writes the index to `folder`, without `source` objects; readers see the old or the new one."""
         with self._lock:
@@ -160,6 +163,7 @@ class EmbeddingIndex:
             write_index(Path(folder), self._segments, vectors, self._embedder.name)
 
     @classmethod
+    @named_options
     def load(
         cls,
         folder: str | Path,

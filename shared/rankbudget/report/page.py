@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BudgetConfigError, named_file, shown
+from ..errors import BudgetConfigError, named_file, named_options, shown
 from ..segment import Decision
 from .bar import safe, summary_html
 from .order import in_order
@@ -64,6 +64,7 @@ def save_html(path: str | PathLike[str], turns: Sequence[Any], *, before: Given 
     return written(path, page([turn_of(one, before) for one in _checked(turns)]))
 
 
+@named_options
 def written(path: str | PathLike[str], html: str) -> Path:
     """Writes a page and returns its path."""
     target = Path(path)

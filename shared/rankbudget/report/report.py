@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import BudgetConfigError, BudgetError, counted, shown
+from ..errors import BudgetConfigError, BudgetError, counted, named_options, shown
 from ..segment import Decision, Segment
 from .parts import KnownPiece, Part, expanded, make_sum, size_of
 from .totals import BlockTotal
@@ -209,6 +209,7 @@ class BudgetReport:
             if part.action != "trimmed":
                 yield from expanded(part)
 
+    @named_options
     def explain(self, segment_id: str, block: str | None = None) -> str:
         """Returns why `segment_id` is in the prompt or not, and how many more tokens would bring it back.
 
@@ -255,6 +256,7 @@ class BudgetReport:
         listed = [asdict(decision) for decision in self.decisions] if decisions else []
         return {**self._totals(), "decisions": listed}
 
+    @named_options
     def to_json(self, *, indent: int | None = None) -> str:
         """Returns `to_dict` as JSON, in one line or indented by `indent` spaces a level."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
