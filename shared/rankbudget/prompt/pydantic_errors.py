@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,10 +28,12 @@ def typed_errors() -> Iterator[None]:
 class TypedModel(BaseModel):
     """Settings whose misspelt names and wrong values are a BudgetConfigError."""
 
-    def __init__(self, **fields: Any) -> None:
-        check_options(type(self).__name__, fields, type(self).model_fields)
-        with typed_errors():
-            super().__init__(**fields)
+    if not TYPE_CHECKING:  # type checkers know the fields by name
+
+        def __init__(self, **fields: Any) -> None:
+            check_options(type(self).__name__, fields, type(self).model_fields)
+            with typed_errors():
+                super().__init__(**fields)
 
 
 def _described(title: str, problem: Any) -> str:
