@@ -20,7 +20,7 @@ from .long_lines import LONGEST
 from .named import bits_of, weigher
 from .protocol import Scorer
 from .question import plain_question
-from .records import Traces
+from .records import Traces, below_names
 from .sentences import parts_of
 from .stopwords import STOP_WORDS
 from .tree import NONE, Tree, joined, tree_of
@@ -331,7 +331,7 @@ class Sentences:
     @cached_property
     def trees(self) -> list[Tree]:
         """What each sentence of each text is inside of."""
-        return [exchanges_of(pieces) or tree_of(pieces) for pieces in self.by_text]
+        return below_names(self.by_text, [exchanges_of(pieces) or tree_of(pieces) for pieces in self.by_text])
 
     @cached_property
     def parents(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
@@ -11,13 +12,14 @@ from .corpus import TermIndex
 from .long_lines import SHORT, is_keyed_list, is_table
 from .named import Named
 from .outline import ends_line
-from .tree import NONE, Tree, above, joined, tree_of
-from .words import content_terms, keys_in, numbered, without_counts
+from .stopwords import STOP_WORDS
+from .tree import ALIKE, NONE, Tree, above, joined, shapes_of, tree_of
+from .words import content_terms, keys_in, numbered, raw_words, without_counts
 
 _BEHIND, _LONGEST, _MOST_ABOVE = 3, 12, 8
 """Lines behind a line that belong to it without a mark; the most of a record, and of its headings."""
-_FEWEST, _FEW = 6, 10
-"""Pieces that a text has at least; one in so many of them may have a word that tells it from the others."""
+_FEWEST, _FEW, _ONE_IN = 6, 10, 4
+"""Pieces of a text at least; one in so many may have a telling word; one in so many texts says the same."""
 _STEP, _DEEPEST = 1e-6, 16
 """Between two lines of a record; levels of what a line is inside of, which comes before the next line."""
 _FEW_TRACES = 3
@@ -74,6 +76,22 @@ def _columns_of(pieces: Sequence[str], tree: Tree) -> dict[int, list[int]]:
 
 def _says(piece: str) -> bool:
     return any(map(str.isalnum, piece))
+
+
+def below_names(texts: Sequence[Sequence[str]], trees: Sequence[Tree]) -> list[Tree]:
+    """Returns trees in which a name that begins a text owns the rest, where other texts say the same."""
+    made, openers = list(trees), [{0, *tree.parents} - {NONE} if tree.parents else set() for tree in trees]
+    words = [{w for i in own for w in raw_words(text[i])} for text, own in zip(texts, openers, strict=True)]
+    uses, least = Counter(chain.from_iterable(words)), max(2, len(texts) / _ONE_IN)
+    for shapes in shapes_of(list(chain.from_iterable(texts))):
+        each = [shapes[a:b] for a, b in pairwise(accumulate(map(len, texts), initial=0))]
+        times = Counter(chain.from_iterable({*own[1:]} for own in each))
+        same = {key for key, n in times.items() if n >= least and not STOP_WORDS.issuperset(key.split())}
+        for n, (own, tree) in enumerate(zip(each, trees, strict=True)):
+            names = (2 * uses[w] <= len(texts) and not (w.isdigit() and times[own[0]]) for w in words[n])
+            if 0 < ALIKE * len(own[1:]) <= sum([key in same for key in own[1:]]) and any(names):
+                made[n] = Tree(tree.parents, [NONE, *[max(0, i) for i in tree.parents[1:]]], tree.stops)
+    return made
 
 
 def with_records(

@@ -44,7 +44,7 @@ _ROW = re.compile(
 """A row of a table: a record by itself."""
 _LIST = re.compile(r"\A\s*\[\r?\n(?=\s*[\[{])")
 """The bracket above the first record of a list: the others are not below that one."""
-_ALIKE, _IN_TURN = 0.5, 0.8
+ALIKE, _IN_TURN = 0.5, 0.8
 """Share of the lines that other records have, too; more, where only that tells where records begin."""
 _FEWEST = 4
 """Pieces of two records."""
@@ -209,7 +209,7 @@ def _of_records(
     """Returns the owners of what several records say, and what each piece is inside of."""
     inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
     for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
-        for shapes in _shapes(texts) if len(pieces) >= _FEWEST else ():
+        for shapes in shapes_of(texts) if len(pieces) >= _FEWEST else ():
             keys = list(filter(None, shapes))
             is_alike = len(set(keys)) < len(keys)
             made = _owners(pieces, shapes, rules, list(outline)) if is_alike else []
@@ -243,9 +243,9 @@ def _owners(
         gaps = {i for i in run if i == run[0] or is_gap(pieces, i - 1)}
         behind = {i for i in run if i == run[0] or i - 1 in rules}
         for starts, share in (
-            *([(behind, _ALIKE)] if len(behind) > 1 else ()),
-            (gaps, _ALIKE),
-            ({i for i in run if i == run[0] or ends_line(pieces[i - 1])}, _ALIKE),
+            *([(behind, ALIKE)] if len(behind) > 1 else ()),
+            (gaps, ALIKE),
+            ({i for i in run if i == run[0] or ends_line(pieces[i - 1])}, ALIKE),
             *[(starts, _IN_TURN) for starts in _in_turn(pieces, plain, run)],
         ):
             parted = list(_parted(run, starts, rules if starts is behind else gaps))
@@ -257,7 +257,7 @@ def _owners(
     return owners
 
 
-def _shapes(pieces: Sequence[str]) -> Iterator[list[str]]:
+def shapes_of(pieces: Sequence[str]) -> Iterator[list[str]]:
     """Yields what each piece has in common with others; in scripts without spaces there may be two ways."""
     shapes = list(map(_shape, pieces))
     # With a line break: a key that ends is told from one that goes on.
@@ -390,8 +390,8 @@ def _needed(owners: Sequence[int], shapes: Sequence[str]) -> list[int]:
     for i, own in lines:
         groups.setdefault(owners[own], []).append((i, own))
     needed: set[int] = set()
-    for group in [lines] if _alike(lines, shapes, _ALIKE) else groups.values():
-        for i, _ in group if _alike(group, shapes, _ALIKE) else ():
+    for group in [lines] if _alike(lines, shapes, ALIKE) else groups.values():
+        for i, _ in group if _alike(group, shapes, ALIKE) else ():
             needed.add(i)
             needed.update(takewhile(lambda j: j not in needed, above(owners, i)))
     return [own if i in needed else NONE for i, own in enumerate(owners)]
