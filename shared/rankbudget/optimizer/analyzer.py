@@ -104,6 +104,7 @@ class ContextAnalyzer:
         if method == "embedding" and not self.reason:
             self._scorer = EmbeddingScorer(embed)
 
+    @named_options
     def analyze(self, prompt_parts: Mapping[str, str], query: str) -> list[SegmentScore]:
         """Returns the rated segments of a prompt, in order.
 
@@ -116,7 +117,7 @@ class ContextAnalyzer:
         Raises:
             BudgetConfigError: a part has no category.
         """
-        check_kinds({"prompt_parts": prompt_parts, "query": query}, "query")
+        check_kinds({"prompt_parts": prompt_parts})
         pieces: list[tuple[str, str, Category]] = []
         for name, text in prompt_parts.items():
             category = _category(name)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, check_number
+from ..errors import BudgetConfigError, check_count, check_number, named_options
 from ..prompt.kinds import check_kinds
 from ..relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from ..relevance.fusion import MANY, default_scorer
@@ -69,6 +69,7 @@ class FewShotSelector:
         self.engine = embedding_engine
         self._scorer = _scorer_of(embedding_engine)
 
+    @named_options
     def select(
         self,
         query: str,
@@ -105,7 +106,7 @@ class FewShotSelector:
         check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
         if problems:
             raise BudgetConfigError.of(problems)
-        check_kinds({"examples": examples, "query": query}, "query")
+        check_kinds({"examples": examples})
         if not examples:
             return []
         measured = counter_for("o200k_base" if counter is None else counter)

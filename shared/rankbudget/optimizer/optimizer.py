@@ -150,6 +150,7 @@ class TokenOptimizer:
         self.compressor = compressor or PromptCompressor(CompressorConfig(), counter=self.counter)
         self.few_shot_selector = few_shot_selector or FewShotSelector()
 
+    @named_options
     def optimize(
         self,
         prompt: str,
@@ -177,8 +178,7 @@ class TokenOptimizer:
         check_choice("task_type", task_type, problems, _TASK_TYPES)
         if problems:
             raise BudgetConfigError.of(problems)
-        given = {"prompt": prompt, "system_prompt": system_prompt, "history": history, "examples": examples}
-        check_kinds(given)
+        check_kinds({"history": history, "examples": examples})
         parts, history, examples = parse_prompt(prompt), history or (), examples or ()
         original = _assemble(system_prompt, history, examples, parts)
         if task_type == "critical":

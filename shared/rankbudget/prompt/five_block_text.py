@@ -19,7 +19,6 @@ from ..messages.tags import NOTICE, escape_text, one_turn, placeholder, render_b
 from ..messages.texts import content_text
 from ..report.report import FitResult
 from ..segment import Block, Provenance, Scope, Segment
-from .kinds import check_kinds
 from .request import PromptRequest
 from .stages import plan_steps
 
@@ -97,6 +96,7 @@ class BlockAssembler:
         """
         return self.assemble_with_report(system, project, task, history, knowledge).text
 
+    @named_options
     def assemble_with_report(
         self,
         system: str,
@@ -107,7 +107,6 @@ class BlockAssembler:
     ) -> FitResult:
         """Returns the text, what it kept, and the report that says why; arguments are as in `assemble`."""
         budget, counter = self.budget, self.counter
-        check_kinds({"system": system, "project": project, "task": task})
         check_list("history", history, "messages")
         check_list("knowledge", knowledge, "texts")
         system_tokens = counter.count(system)

@@ -8,9 +8,7 @@ from typing import Any
 
 from ..errors import BudgetConfigError, shown
 
-_REQUIRED = frozenset(
-    {"extra_tokens", "project", "prompt", "prompt_parts", "row", "sources", "system", "task", "text"}
-)
+_REQUIRED = frozenset({"extra_tokens", "prompt_parts", "row", "sources"})
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -37,10 +35,6 @@ def _takes(*given: Any) -> Callable[[Any], bool]:
     return takes
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_rated(value: Any) -> bool:
     return _is_list_of(object)(value) and all(hasattr(item, "category") for item in value)
 
@@ -57,8 +51,6 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "history": (_is_list_of(Mapping), "a list of mappings with a role and a content"),
     "row": (lambda value: isinstance(value, Mapping), "a dict of values by column"),
     "prompt_parts": (lambda v: isinstance(v, Mapping) and _is_list_of(str)(v.values()), "texts by category"),
-    **dict.fromkeys(("project", "prompt", "query", "system", "task", "text"), (_is_text, "a text")),
-    "system_prompt": (_is_text, "a text, or None"),
     **dict.fromkeys(
         ("segments", "original_segments", "filtered_segments"), (_is_rated, "a list that `analyze` returned")
     ),
