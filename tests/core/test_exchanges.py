@@ -44,9 +44,14 @@ OTHERS = {
 
 @draws()
 @given(
-    seed=st.integers(0, 10_000), form=st.sampled_from(sorted(TURNS)), share=st.sampled_from([0.2, 0.35, 0.5])
+    seed=st.integers(0, 10_000),
+    form=st.sampled_from(sorted(TURNS)),
+    share=st.sampled_from([0.2, 0.35, 0.5]),
+    is_result=st.booleans(),
 )
-def test_the_answer_stays_below_the_question_of_a_conversation(seed: int, form: str, share: float) -> None:
+def test_the_answer_stays_below_the_question_of_a_conversation(
+    seed: int, form: str, share: float, is_result: bool
+) -> None:
     """A question is not kept for its words while the next turn, which answers it in few words, is dropped."""
     drawn = random.Random(seed)
     said = {q: a.format(n) for n, (q, (_, a)) in enumerate(ASKED.items(), drawn.randint(10_000, 90_000))}
@@ -54,7 +59,9 @@ def test_the_answer_stays_below_the_question_of_a_conversation(seed: int, form: 
     drawn.shuffle(turns)
     text = "".join(TURNS[form].format(q=q, a=a) for q, a in turns)
     question = drawn.choice(list(ASKED))
-    kept = fit_text(text, max_tokens=int(share * COUNTER.count(text)), query=ASKED[question][0]).text
+    limit, query = int(share * COUNTER.count(text)), ASKED[question][0]
+    kept = fit_text(text, max_tokens=limit, query=query).text
+    kept = compress_structured(text, limit, COUNTER, query) if is_result else kept
     assert question in kept
     assert kept.index(said[question]) > kept.index(question)
 

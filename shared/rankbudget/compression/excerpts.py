@@ -15,6 +15,7 @@ from ..relevance.question import asks as is_asked
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
 from ..relevance.tree import NONE, Tree, above, tree_of
+from ..relevance.turns import exchanges_of
 from ..relevance.words import raw_words, stem
 from .importance import (
     Ranked,
@@ -89,7 +90,7 @@ def _maker(
     pieces: list[str], asks: Sequence[int], ranked: Ranked, held: Sequence[Words], asked: Words, kind: str
 ) -> Excerpt:
     """Returns what makes excerpts: first of what asks, then of the records asked for, then of all else."""
-    tree = tree_of(pieces)
+    tree = exchanges_of(pieces) or tree_of(pieces)
     hits, beside = _named(pieces, tree, asks, held, ranked[0])
     told = _without(pieces, asks)
     order = [*hits, *by_importance(told, asked, ends_first=2, beside=beside, ranked=ranked)]
@@ -254,7 +255,10 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
     gap = "\n...\n" if pieces[0].endswith("\n") else _GAP  # a line is not joined to another one
     before, behind = "" if at == 0 else gap, "" if at == len(pieces) - 1 else gap
     piece, most = pieces[at].strip(), target - len(before) - len(behind)
-    if len(piece) > most:
+    answer = next(filter(str.strip, pieces[at + 1 :]), "").strip() if is_asked(piece) else ""
+    if answer and len(piece) + 1 + len(answer) <= most:
+        piece = f"{piece}\n{answer}"
+    elif len(piece) > most:
         piece = _shortened(piece, asked, most)
         before, behind = "" if piece.startswith(_GAP) else before, "" if piece.endswith(_GAP) else behind
     elif before and len(start := pieces[0].strip()) + len(piece) <= most:

@@ -110,13 +110,14 @@ def exchanges_of(pieces: Sequence[str]) -> Tree | None:
     lines = list(accumulate([i if ends_line(pieces[i - 1]) else 0 for i in range(len(pieces))], max))
     parents, owners, asked, is_answered = [NONE] * len(pieces), [NONE] * len(pieces), NONE, False
     for i, line in enumerate(lines):
-        asked, is_answered = (i, False) if asks(pieces[i]) else (asked, is_answered or i == line)
+        says = i == line and bool(pieces[i].strip())
+        asked, is_answered = (i, False) if asks(pieces[i]) else (asked, is_answered or says)
         parents[i] = NONE if asked == i else asked
         owners[i] = parents[i] if line == i or parents[i] == NONE else max(asked, line)
         if is_answered and is_gap(pieces, i):
             asked = NONE
     stops = {parent: i + 1 for i, parent in enumerate(parents)}
-    asked_above = {parents[i] for i in lines}  # an answer in the line of its question is no turn
-    chat = len(asked_above) > max(_LEAST, len({*lines}) / _EACH)
-    chat = chat and not any(pieces[i][0] in _MARKS for i in lines)
+    said = {i for i in lines if pieces[i].strip()}
+    above = {parents[i] for i in said}  # an answer in the line of its question is no turn
+    chat = len(above) > max(_LEAST, len(said) / _EACH) and not any(pieces[i][0] in _MARKS for i in said)
     return Tree(parents, owners, [stops.get(i, i + 1) for i in range(len(pieces))]) if chat else None
