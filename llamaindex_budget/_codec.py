@@ -24,7 +24,15 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from rankbudget.adapters import ROLES, call_reference, finished, in_turn, spread_text
+from rankbudget.adapters import (
+    ROLES,
+    arguments_of,
+    call_reference,
+    finished,
+    function_of,
+    in_turn,
+    spread_text,
+)
 from rankbudget.errors import MessageError, shown
 
 from ._unsent import sent_blocks
@@ -276,9 +284,9 @@ def _calls(message: Any) -> list[dict[str, Any]]:
     extra = message.additional_kwargs
     for data in map(as_mapping, [*(extra.get("tool_calls") or ()), extra.get("function_call")]):
         if data:
-            function = as_mapping(data.get("function") or data)
-            called = {**function, "id": data.get("call_id") or data.get("id")}
-            calls.append(_call(called, function.get("arguments")))
+            function = as_mapping(data.get("function") or function_of(data))
+            called = {**function, "id": data.get("call_id") or data.get("id") or function.get("toolUseId")}
+            calls.append(_call(called, arguments_of(function)))
     return calls
 
 

@@ -41,7 +41,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "on_report": (object, "a blocking callable that takes a report, or None"),
 }
 _COUNTS = {"max_tokens": 1, "token_limit": 1, "context_window": 1, "chunk_size_limit": 1, "padding": 0}
-_COUNTS |= {"token_flush_size": 1, "num_chunks": 1}
+_COUNTS |= {"token_flush_size": 0, "num_chunks": 1}
 _APART = (("summarizer", "session"), ("budget", "session"), ("token_limit", "max_tokens"))
 
 

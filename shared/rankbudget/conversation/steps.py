@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compression.json_values import dump
-from ..counting.blocks import CALLS, as_block, blocks_of, function_of, kind_of
+from ..counting.blocks import CALLS, arguments_of, as_block, blocks_of, function_of, kind_of
 from ..messages.texts import content_text
 from .capping import VERY_LEAST, cap_units, shortened
 from .coverage import Piece, cover, take
@@ -26,7 +26,6 @@ RESULT_TOKENS = 32
 """What a result of an older step is shortened to while the whole of it has no room."""
 ANSWER_TOKENS = 128
 """What an answer that has no room whole is shortened to where half of the room is less."""
-_ARGUMENTS = ("arguments", "input", "args")
 
 
 def keep_steps(
@@ -148,7 +147,7 @@ def _said(timeline: Timeline, unit: Unit) -> Said:
 def _arguments(neutral: Mapping[str, Any]) -> list[str]:
     inside = [call for call in map(as_block, blocks_of(neutral.get("content"))) if kind_of(call) in CALLS]
     calls = map(function_of, [*(neutral.get("tool_calls") or ()), *inside])
-    found = [next((call[key] for key in _ARGUMENTS if call.get(key)), "") for call in calls]
+    found = [arguments_of(call) or "" for call in calls]
     return [given if isinstance(given, str) else dump(given) for given in found]
 
 

@@ -26,6 +26,8 @@ CALLS = frozenset(
     }
 )  # fmt: skip
 """Blocks that another block answers; those that hold their own result, as `web_search_call`, are left out."""
+ARGUMENTS = ("arguments", "args", "input", "parameters", "tool_kwargs")
+"""Under which key a call may have its arguments."""
 ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
 """Under which key a result has the id of its call."""
 _PARTS = {
@@ -96,8 +98,13 @@ def is_result(kind: str) -> bool:
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns what an OpenAI-style tool, call or response format holds, or what is given if that is all."""
-    inner = ("function", "custom", "json_schema")
+    inner = ("function", "custom", "json_schema", "toolUse", "functionCall")
     return next((call[key] for key in inner if isinstance(call.get(key), Mapping)), call)
+
+
+def arguments_of(function: Mapping[str, Any]) -> Any:
+    """Returns the arguments of a call under any of their names; None where it has none."""
+    return next((function[key] for key in ARGUMENTS if function.get(key) is not None), None)
 
 
 def call_reference(call: Mapping[str, Any]) -> str:

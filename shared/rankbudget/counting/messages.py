@@ -10,7 +10,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .blocks import CALLS, CONTENTS, TEXTS, THOUGHTS, as_block, blocks_of, function_of, is_result, kind_of
+from .blocks import (
+    CALLS,
+    CONTENTS,
+    TEXTS,
+    THOUGHTS,
+    arguments_of,
+    as_block,
+    blocks_of,
+    function_of,
+    is_result,
+    kind_of,
+)
 from .media import MediaTable, inline_content
 
 Count = Callable[[str], int]
@@ -29,6 +40,7 @@ _COUNTED_AS_TEXT = frozenset(
 _CALL_WITH_ARGUMENTS = CALLS - {
     "computer_call", "apply_patch_call", "shell_call", "local_shell_call", "mcp_approval_request",
 }  # fmt: skip
+_NAMING = frozenset({"id", "call_id", "type", "name", "index", "status", "function"})
 _THOUGHT_TEXTS = ("thinking", "reasoning", "refusal", "summary", "text")
 _SIGNED_CHARACTERS = 4  # of an encrypted thought for each of its tokens
 _MAX_DEPTH = 8  # blocks in tool results in blocks: deeper ones count as JSON
@@ -86,8 +98,10 @@ def _call_tokens(call: Any, count: Count) -> int:
     if not isinstance(call, Mapping):
         return PER_CALL + count(as_text(call))
     function = function_of(call)
-    arguments = _first(function, "arguments", "args", "input")
-    return PER_CALL + count(as_text(function.get("name") or "")) + count(as_text(arguments))
+    given = arguments_of(function)
+    if given is None:  # whatever else it holds may be sent
+        given = {key: held for key, held in function.items() if key not in _NAMING and held is not None} or ""
+    return PER_CALL + count(as_text(function.get("name") or "")) + count(as_text(given))
 
 
 def _first(block: Mapping[str, Any], *keys: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BudgetConfigError
-from .blocks import function_of
+from .blocks import arguments_of, function_of
 from .messages import as_text
 from .profiles import PROFILES, apply_profile, as_blocks
 from .protocol import Message, TokenCounter, Tool
@@ -124,7 +124,7 @@ def _anthropic_message(message: Message) -> dict[str, Any]:
 
 def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
     function = function_of(call)
-    given = function.get("arguments")
+    given = arguments_of(function)
     if isinstance(given, str):
         try:
             given = json.loads(given)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..counting.blocks import (
     ANSWERED_BY,
     CALLS,
+    arguments_of,
     as_block,
     blocks_of,
     call_reference,
@@ -29,8 +30,6 @@ from .plain import digest_of_text, read, written
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-ARGUMENTS = ("arguments", "args", "input")
-"""Under which key providers keep what a tool is called with."""
 _CALLS = CALLS - {"server_tool_use", "server_tool_call", "mcp_tool_use"}
 """Blocks that the application answers; what a provider's own tool did stays in its answer."""
 _MAY_HOLD = re.compile(f'"(?:{"|".join(sorted(_CALLS))}|tool_result|function(?:Call|Response|_response))"')
@@ -159,7 +158,8 @@ def _is_call(block: Any) -> bool:
 
 
 def _call(block: Mapping[str, Any], reference: str) -> dict[str, Any]:
-    given = next((block[key] for key in ARGUMENTS if block.get(key) is not None), _own_fields(block))
+    given = arguments_of(block)
+    given = _own_fields(block) if given is None else given
     kind, field = ("custom", "input") if kind_of(block) == "custom_tool_call" else ("function", "arguments")
     asked = {"name": block.get("name") or kind_of(block), field: given}
     return {**({} if has_no_id(reference) else {"id": reference}), "type": kind, kind: asked}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import __version__
-from ..counting.blocks import block_text, blocks_of, function_of, kind_of
+from ..counting.blocks import arguments_of, block_text, blocks_of, function_of, kind_of
 from ..counting.media_forms import PDF, Media, media_of
 from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
@@ -17,7 +17,6 @@ from ..errors import BudgetConfigError
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.texts import texts_of
-from .block_calls import ARGUMENTS
 from .memory import check_storable
 from .plain import digest_of_text, read, written, written_own
 
@@ -116,7 +115,8 @@ def _call_for_others(call: Mapping[str, Any]) -> Mapping[str, Any]:
     The free text that a custom tool of OpenAI's takes is one argument: others' clients send objects only.
     """
     function = function_of(call)
-    given = next((function[key] for key in ARGUMENTS if function.get(key) is not None), "{}")
+    given = arguments_of(function)
+    given = "{}" if given is None else given
     is_custom = isinstance(call.get("custom"), Mapping) and isinstance(given, str)
     given = {"input": given} if is_custom else given
     arguments = given if isinstance(given, str) else written(given)
