@@ -315,7 +315,7 @@ class _Rater:
             shifts = self._shifts(list(map(max, rows)))
             rows = [[rating + shift for rating in row] for row, shift in zip(rows, shifts, strict=True)]
         asked, split = queries_of(self.query)[0], self.split
-        return with_records(asked, texts, split.trees, split.traces, rows, held[0])
+        return with_records(asked, texts, split.trees, split.names, split.traces, rows, held[0])
 
     def _shifts(self, near: Sequence[float]) -> list[float]:
         return self.ranking.shifts(near, self.segments) if self.ranking else [0.0] * len(near)

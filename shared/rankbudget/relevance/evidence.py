@@ -331,7 +331,12 @@ class Sentences:
     @cached_property
     def trees(self) -> list[Tree]:
         """What each sentence of each text is inside of."""
-        return below_names(self.by_text, [exchanges_of(pieces) or tree_of(pieces) for pieces in self.by_text])
+        return [exchanges_of(pieces) or tree_of(pieces) for pieces in self.by_text]
+
+    @cached_property
+    def names(self) -> list[Sequence[int]]:
+        """What says whose each sentence of each text is."""
+        return below_names(self.by_text, self.trees)
 
     @cached_property
     def parents(self) -> list[int]:

@@ -78,9 +78,12 @@ def _says(piece: str) -> bool:
     return any(map(str.isalnum, piece))
 
 
-def below_names(texts: Sequence[Sequence[str]], trees: Sequence[Tree]) -> list[Tree]:
-    """Returns trees in which a name that begins a text owns the rest, where other texts say the same."""
-    made, openers = list(trees), [{0, *tree.parents} - {NONE} if tree.parents else set() for tree in trees]
+def below_names(texts: Sequence[Sequence[str]], trees: Sequence[Tree]) -> list[Sequence[int]]:
+    """Returns the owners in each text: a name that begins one owns the rest where others say the same."""
+    made, openers = (
+        [tree.owners for tree in trees],
+        [{0, *tree.parents} - {NONE} if tree.parents else set() for tree in trees],
+    )
     words = [{w for i in own for w in raw_words(text[i])} for text, own in zip(texts, openers, strict=True)]
     uses, least = Counter(chain.from_iterable(words)), max(2, len(texts) / _ONE_IN)
     for shapes in shapes_of(list(chain.from_iterable(texts))):
@@ -90,7 +93,7 @@ def below_names(texts: Sequence[Sequence[str]], trees: Sequence[Tree]) -> list[T
         for n, (own, tree) in enumerate(zip(each, trees, strict=True)):
             names = (2 * uses[w] <= len(texts) and not (w.isdigit() and times[own[0]]) for w in words[n])
             if 0 < ALIKE * len(own[1:]) <= sum([key in same for key in own[1:]]) and any(names):
-                made[n] = Tree(tree.parents, [NONE, *[max(0, i) for i in tree.parents[1:]]], tree.stops)
+                made[n] = [NONE, *[max(0, i) for i in tree.parents[1:]]]
     return made
 
 
@@ -98,6 +101,7 @@ def with_records(
     query: str,
     texts: Sequence[tuple[str, ...]],
     trees: Sequence[Tree],
+    names: Sequence[Sequence[int]],
     traces: Mapping[int, Traces],
     ratings: Sequence[Sequence[float]],
     index: TermIndex,
@@ -106,7 +110,7 @@ def with_records(
 
     What a record says belongs to its name: without it, the next record's value would be read as its own.
     What opens something is worth what is inside it. `index` is of all sentences; `trees` say what each one is
-    inside of; `traces` are those of the texts that have some.
+    inside of, and `names` what owns it among several texts; `traces` are those of the texts that have some.
     """
     starts = list(accumulate(map(len, texts), initial=0))
     own, pieces = list(chain.from_iterable(ratings)), list(chain.from_iterable(texts))
@@ -135,6 +139,10 @@ def with_records(
             if i in of_record
         ]
         _lift(flat, list(dict.fromkeys(order)), owners)
+    owners = joined(names)
+    for i in range(len(flat) - 1, -1, -1):  # what says whose one is comes above it
+        if owners[i] != NONE:
+            flat[owners[i]] = max(flat[owners[i]], math.nextafter(flat[i], math.inf))
     return [flat[start:stop] for start, stop in pairwise(starts)]
 
 
@@ -166,13 +174,10 @@ def _rate_traces(ratings: list[float], start: int, stop: int, traces: Traces) ->
 
 
 def _lift(ratings: list[float], first: Sequence[int], owners: Sequence[int]) -> None:
-    """Rates some pieces of records above all others of records, and what says whose one is above that one."""
+    """Rates some pieces of records above all others of records."""
     best = max([max(ratings[i], ratings[owner]) for i, owner in enumerate(owners) if owner != NONE])
     for rank, i in enumerate(reversed(first), start=1):
         ratings[i] = best + _STEP * rank
-    for i in range(len(ratings) - 1, -1, -1):
-        if owners[i] != NONE:
-            ratings[owners[i]] = max(ratings[owners[i]], math.nextafter(ratings[i], math.inf))
 
 
 def _holders(query: str, pieces: Sequence[str], index: TermIndex) -> dict[str, list[int]]:
