@@ -323,7 +323,7 @@ def _named(decisions: Iterable[Decision], parts: PromptParts) -> list[Decision]:
 def _check_template(counter: TokenCounter, plan: Plan, tools: Sequence[Any] | None) -> None:
     """Refuses messages that the chat template does not render: an engine would stop at them."""
     if isinstance(counter, TokenizerCounter) and (why := counter.refusal(plan.messages, tools)):
-        msg = f"the chat template must render the messages (got {why}). Leave out what it does not know."
+        msg = f"the chat template must render the messages (got {why}). Give them in a form it knows."
         raise MessageError(msg)
 
 
