@@ -210,7 +210,7 @@ def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> N
         )
 
 
-def named_options(function: F, *, kinds_too: bool = True) -> F:
+def named_options(function: F, *, kinds_too: bool = True, numbers_too: bool = True) -> F:
     """Makes a call with unknown, missing or wrongly typed options a BudgetConfigError that names them."""
 
     @functools.wraps(function)
@@ -219,7 +219,11 @@ def named_options(function: F, *, kinds_too: bool = True) -> F:
         for name, value in (*zip(stated, args, strict=False), *options.items()):
             kinds, words = stated.get(name, ((), ""))
             odd = isinstance(value, (bool, type)) and bool not in kinds  # True is 1, and a class has __int__
-            if kinds and (odd or not isinstance(value, kinds)):
+            if (
+                kinds
+                and (numbers_too or not _NUMBERS.intersection(kinds))
+                and (odd or not isinstance(value, kinds))
+            ):
                 problems.append(f"{name} must be {words} (got {shown(value)})")
         if problems:
             raise BudgetConfigError.of(problems)
@@ -232,10 +236,18 @@ def named_options(function: F, *, kinds_too: bool = True) -> F:
     return cast("F", call)
 
 
+def ranges_own(function: F) -> F:
+    """Does as `named_options` for a function that names the ranges of its own numbers, all at once."""
+    return named_options(function, numbers_too=False)
+
+
 _PLAIN: dict[str, tuple[Any, str]] = {
     "int": (SupportsIndex, "a whole number"), "float": (SupportsFloat, "a number"), "str": (str, "a text"),
     "bool": (bool, "True or False"), "None": (type(None), "None"), "PathLike[str]": (PathLike, "a path"),
 }  # fmt: skip
+
+
+_NUMBERS = frozenset({SupportsIndex, SupportsFloat})
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, adapter_hint, check_choice, named_options
+from ..errors import BudgetConfigError, adapter_hint, check_choice, ranges_own
 from ..messages.codec import Codec, DictCodec, holds_results, make_among
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
@@ -71,7 +71,7 @@ class Assembler:
 
     _sent = False  # whether the model is asked next: then no call at the end waits for its results
 
-    @named_options
+    @ranges_own
     def __init__(
         self,
         budget: TokenBudget | int,

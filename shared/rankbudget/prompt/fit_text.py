@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..compression.truncate import truncate_text
@@ -14,7 +15,7 @@ from ..segment import Action, Decision, Segment
 from .stages import plain_budget
 
 
-@named_options
+@partial(named_options, kinds_too=False)
 def fit_text(
     text: str, *, max_tokens: int, counter: Any = "o200k_base", query: str | None = None
 ) -> FitResult:
@@ -38,9 +39,12 @@ def fit_text(
     """
     problems: list[str] = []
     given: Any = text  # callers without type checks give None
+    asked_for: Any = query
     if not isinstance(given, str):
         problems.append(f'text must be a str (got {shown(given)}). Give "" for an empty one')
     check_count("max_tokens", max_tokens, problems)
+    if asked_for is not None and not isinstance(asked_for, str):
+        problems.append(f"query must be a text, or None (got {shown(asked_for)})")
     if problems:
         raise BudgetConfigError.of(problems)
     measured = counter_for(counter)

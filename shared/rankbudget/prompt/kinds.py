@@ -45,7 +45,10 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "session": (_has("plan_steps"), "a BudgetSession"),
     "summarizer": (_takes("text", 1), "a callable (text, max_tokens) -> str"),
     "shown": (_takes("block", None, "text"), "a callable (block, segment, text) -> str"),
-    "extra_tokens": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
+    **dict.fromkeys(
+        ("ceiling", "extra_tokens", "history_tokens"),
+        (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
+    ),
     "sources": (_is_list_of(str), "a list of block names"),
     "examples": (_is_list_of(Mapping), "a list of mappings with an input and an output"),
     "history": (_is_list_of(Mapping), "a list of mappings with a role and a content"),

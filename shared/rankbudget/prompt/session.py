@@ -14,7 +14,7 @@ from ..conversation.stored import keep_summary, with_stored
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, check_count, named_options
+from ..errors import BudgetConfigError, check_count, ranges_own
 from ..messages.codec import Codec, DictCodec, finished, waits
 from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
@@ -74,7 +74,7 @@ class BudgetSession:
     _said = _brought = Part()  # the last plan of the conversation, and of blocks that another call brought
     _had = Had()
 
-    @named_options
+    @ranges_own
     def __init__(
         self,
         budget: TokenBudget | int,
@@ -179,8 +179,8 @@ class BudgetSession:
         Arguments are as in `fit`; besides, `blocks` are the others of this call, `fields` any other field of
         a `PromptRequest`. `messages` is None where this call does not know the conversation.
         """
-        if extra_tokens != 0:
-            check_kinds({"extra_tokens": extra_tokens})
+        others = {name: fields.get(name) for name in ("ceiling", "history_tokens")}
+        check_kinds({"extra_tokens": extra_tokens, **others})
         own = self.budget if isinstance(self.budget, TokenBudget) else budget_of(self.budget)
         tools = self.tools if tools is None else tools
         plain = CodecMeasure(self.codec, self.counter, tools) if tools else self._plain

@@ -130,7 +130,7 @@ def plain_budget(tokens: object) -> TokenBudget:
 
     It has no reserve, shares memory to history as 3 : 4, and allows a system prompt of any size.
     """
-    if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or index(tokens) < 1:
+    if isinstance(tokens, (bool, type)) or not isinstance(tokens, SupportsIndex) or index(tokens) < 1:
         msg = f"budget must be a TokenBudget or a number of prompt tokens, 1 or more (got {tokens!r})"
         msg += ". TokenBudget.from_file reads a file." if isinstance(tokens, (str, PathLike)) else ""
         raise BudgetConfigError(msg)
