@@ -14,7 +14,7 @@ from typing_extensions import Self, override
 
 import rankbudget
 from rankbudget.adapters import check_options, is_blocking, typed_errors
-from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.errors import BudgetConfigError, refuse, shown
 
 from ._supported import is_kind
 
@@ -49,8 +49,7 @@ def check_values(given: Mapping[str, Any], required: Collection[str] = ()) -> No
             continue
         if not (isinstance(value, fits) if isinstance(fits, (type, tuple)) else fits(value)):
             problems.append(f"{name} must be {words} (got {shown(value)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 def checked(function: F) -> F:

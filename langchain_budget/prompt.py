@@ -25,7 +25,7 @@ from rankbudget.adapters import (
     render_block,
     wrapper_of,
 )
-from rankbudget.errors import BudgetConfigError, shown
+from rankbudget.errors import BudgetConfigError, refuse, shown
 
 from ._codec import CODEC
 from ._convert import document_text, example_messages, example_text, to_segments
@@ -229,8 +229,7 @@ def _check_printed(values: Mapping[str, Any], placeholders: Container[str]) -> N
         for name, held in values.items()
         if (option := option_for(held)) and not (option == "history_key" and name in placeholders)
     ]
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 class _Walked(list[Any]):

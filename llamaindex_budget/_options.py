@@ -16,7 +16,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rankbudget import BudgetSession, Scope, Scorer, TokenBudget, counter_for
 from rankbudget.adapters import check_options, is_blocking
-from rankbudget.errors import BudgetConfigError, check_count, check_number, shown
+from rankbudget.errors import BudgetConfigError, check_count, check_number, refuse, shown
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -122,5 +122,4 @@ def check_values(given: Mapping[str, Any], *required: str) -> None:
     for name, other in _APART:
         if given.get(name) is not None and given.get(other) is not None:
             problems.append(f"{name} must be None beside {other}= (got both). Give one of them")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)

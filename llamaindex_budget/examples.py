@@ -10,7 +10,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rankbudget import BudgetSession, FewShotSelector, TokenBudget
 from rankbudget.adapters import example_text
-from rankbudget.errors import BudgetConfigError, check_count, named_options, shown
+from rankbudget.errors import check_count, named_options, refuse, shown
 
 from ._counters import counter_of
 from ._options import check_values
@@ -73,8 +73,7 @@ class few_shot_function:  # noqa: N801 - used as a function
         wrong = [e for e in self.examples if not isinstance(e, Mapping)] if listed else [examples]
         if wrong:
             problems.append(f"examples must be a list of mappings (got {shown(wrong[0])})")
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         self.max_tokens = _share(shared_budget(budget, session)) if max_tokens is None else max_tokens
         self.max_examples = max_examples
         self.render = render

@@ -19,7 +19,7 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 
 from rankbudget import BudgetReport, BudgetSession, TokenBudget, TokenCounter
 from rankbudget.adapters import Steps, adrive, drive
-from rankbudget.errors import BudgetConfigError, named_options
+from rankbudget.errors import BudgetConfigError, named_options, shown
 
 from ._codec import shallow_copy
 from ._limits import Door, Limits
@@ -86,6 +86,9 @@ def budget_model(
         budget, max_tokens = None, min(index(budget), max_tokens or index(budget))
     if not isinstance(model, LLM):
         msg = f"llm must be a LlamaIndex LLM (got a {type(llm).__name__}). Wrap it before you build engines."
+        raise BudgetConfigError(msg)
+    if budget is not None and not isinstance(budget, TokenBudget):
+        msg = f"budget_or_session must be a TokenBudget, a BudgetSession or a number (got {shown(budget)})."
         raise BudgetConfigError(msg)
     check_values({"max_tokens": max_tokens, "on_report": on_report})
     if isinstance(llm, StructuredLLM):  # the LLM inside sees the schema

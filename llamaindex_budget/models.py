@@ -11,10 +11,10 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 
 from rankbudget.adapters import default_embedder, typed_errors
-from rankbudget.errors import BudgetConfigError, named_options, shown
+from rankbudget.errors import BudgetConfigError, named_only, shown
 
 from ._counters import window_of
-from ._options import by_name, check_part
+from ._options import by_name, check_part, check_values
 
 _TASK = (
     "Summarize the part of a conversation below in at most {words} words. Keep names, numbers, decisions and "
@@ -30,8 +30,9 @@ class summarizer:  # noqa: N801 - used as a function: summarizer(llm)
         task: the instruction; `{words}` is replaced by the length asked for.
     """
 
-    @named_options
+    @named_only
     def __init__(self, llm: BaseLLM, *, task: str = _TASK) -> None:
+        check_values({"llm": llm})
         self.llm = llm
         self.task = task
 
@@ -79,8 +80,9 @@ class embedder:  # noqa: N801 - used as a function: embedder(model)
         model: the embedding.
     """
 
-    @named_options
+    @named_only
     def __init__(self, model: BaseEmbedding) -> None:
+        check_values({"embed_model": model})
         self.model = model
         self.__name__ = f"{model.class_name()}:{model.model_name}"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from .errors import ranges_own
+from .errors import named_options
 
 _log = logging.getLogger("rankbudget")
 
@@ -85,7 +85,7 @@ def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
         >>> size("four"), asyncio.run(awaiting(size)("four"))
         (4, 4)
     """
-    start = ranges_own(steps)
+    start = named_options(steps)
 
     @wraps(steps)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -98,7 +98,7 @@ def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
 def awaiting(run: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Returns the async form of a function that `blocking` made, with its parameters and the name `a...`."""
     steps: Callable[P, Steps[T]] = run.__wrapped__  # type: ignore[attr-defined]  # `blocking` sets it
-    start = ranges_own(steps)
+    start = named_options(steps)
 
     @wraps(steps)
     async def arun(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from os import PathLike
 from reprlib import Repr
-from typing import Any, SupportsFloat, SupportsIndex, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -160,6 +160,12 @@ def check_place(place: Any) -> None:
         raise BudgetConfigError(msg)
 
 
+def refuse(problems: list[str]) -> None:
+    """Raises one BudgetConfigError that names all problems, if there are any."""
+    if problems:
+        raise BudgetConfigError.of(problems)
+
+
 def check_choice(name: str, value: Any, problems: list[str], allowed: tuple[str | None, ...]) -> Any:
     """Returns one of the allowed words."""
     if not (value is None or isinstance(value, str)) or value not in allowed:
@@ -210,23 +216,20 @@ def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> N
         )
 
 
-def named_options(function: F, *, kinds_too: bool = True, numbers_too: bool = True) -> F:
-    """Makes a call with unknown, missing or wrongly typed options a BudgetConfigError that names them."""
+def named_options(function: F, *, kinds_too: bool = True) -> F:
+    """Makes a call with unknown, missing or wrongly typed options a BudgetConfigError that names them.
+
+    Numbers are left to the function, which knows their ranges.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         stated, problems = _stated(function) if kinds_too else {}, list[str]()
         for name, value in (*zip(stated, args, strict=False), *options.items()):
             kinds, words = stated.get(name, ((), ""))
-            odd = isinstance(value, (bool, type)) and bool not in kinds  # True is 1, and a class has __int__
-            if (
-                kinds
-                and (numbers_too or not _NUMBERS.intersection(kinds))
-                and (odd or not isinstance(value, kinds))
-            ):
+            if kinds and not isinstance(value, kinds):
                 problems.append(f"{name} must be {words} (got {shown(value)})")
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         try:
             return function(*args, **options)
         except TypeError as error:
@@ -236,18 +239,15 @@ def named_options(function: F, *, kinds_too: bool = True, numbers_too: bool = Tr
     return cast("F", call)
 
 
-def ranges_own(function: F) -> F:
-    """Does as `named_options` for a function that names the ranges of its own numbers, all at once."""
-    return named_options(function, numbers_too=False)
+def named_only(function: F) -> F:
+    """Does as `named_options` for a function that checks the kinds itself, to say more of them."""
+    return named_options(function, kinds_too=False)
 
 
 _PLAIN: dict[str, tuple[Any, str]] = {
-    "int": (SupportsIndex, "a whole number"), "float": (SupportsFloat, "a number"), "str": (str, "a text"),
-    "bool": (bool, "True or False"), "None": (type(None), "None"), "PathLike[str]": (PathLike, "a path"),
+    "str": (str, "a text"), "bool": (bool, "True or False"), "None": (type(None), "None"),
+    "PathLike[str]": (PathLike, "a path"),
 }  # fmt: skip
-
-
-_NUMBERS = frozenset({SupportsIndex, SupportsFloat})
 
 
 @functools.cache
@@ -289,8 +289,7 @@ def named_failure(what: str, kind: type[BudgetError] = BudgetError) -> Iterator[
 
 def named_fields(cls: type[T]) -> type[T]:
     """Makes a dataclass built with unknown or missing fields a BudgetConfigError, see `named_options`."""
-    made = named_options(cls.__init__, kinds_too=False)  # its fields are checked where they are set
-    setattr(cls, "__init__", made)  # noqa: B010 - mypy refuses the plain form
+    setattr(cls, "__init__", named_only(cls.__init__))  # noqa: B010 - mypy refuses the plain form
     return cls
 
 

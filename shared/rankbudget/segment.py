@@ -11,7 +11,7 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, shown
+from .errors import BudgetConfigError, check_count, check_number, misspelt, named_fields, refuse, shown
 
 BLOCKS = ("system", "query", "preferences", "project", "task", "memory", "history", "examples", "knowledge")
 _ALIASES = {"documents": "knowledge"}
@@ -250,8 +250,7 @@ class Block:
             problems.append(f"messages {whose} must be a list of messages (got {shown(self.messages)})")
         if self.store is not None and not hasattr(self.store, "blocks"):
             problems.append(f"store {whose} must be a MemoryStore (got {shown(self.store)})")
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         _check_types(self)
 
     @classmethod

@@ -99,6 +99,6 @@ def test_no_wrong_kind_passes_or_raises_another_error(name: str) -> None:
     ],
 )
 def test_two_limits_of_which_one_would_be_ignored_are_refused(make: Any, options: dict[str, Any]) -> None:
-    """Nobody would see which of them holds."""
+    """A reader would not see which of them holds."""
     with pytest.raises(BudgetConfigError, match=r"must be None beside .*\(got both\)"):
         make(**options)

@@ -185,7 +185,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("model", {"max_tokens": 0}, "max_tokens must be a whole number from 1"),
     ("model", {"budget_or_session": True}, "budget_or_session must be"),
     ("model", {"on_report": 3}, "on_report must be a blocking callable"),
-    ("summarizer", {"llm": 3}, "llm must be a BaseLLM"),
+    ("summarizer", {"llm": 3}, "llm must be a LlamaIndex LLM"),
     ("chats", {"place": ":memory:", "user": 5}, "user must be valid"),
     ("chats", {"store": 5}, r"store must be a HistoryStore \(got 5\)"),
     ("chats", {"store": MemoryStore(":memory:")}, "store must be a HistoryStore"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import BudgetConfigError, check_count, shown
+from ..errors import check_count, refuse, shown
 from .fit_prompt import FitPrompt
 from .tables import LISTS, NUMBERS, arrow_type, cells_of
 
@@ -31,8 +31,7 @@ def fit_daft(frame: Any, fit: FitPrompt, *, workers: int | None = None, batch_ro
         problems.append(f"frame must be a Daft data frame (got {shown(frame)})")
     if not hasattr(fit, "fit_batch"):
         problems.append(f"fit must be a FitPrompt (got {shown(fit)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     used = list(fit.input_columns(frame.column_names).values())
     text, number = daft.DataType.string(), daft.DataType.int64()
     outputs = {

@@ -18,7 +18,7 @@ from typing import Any
 from .. import __version__
 from ..budget.token_budget import TokenBudget
 from ..counting.resolve import files_of
-from ..errors import BudgetConfigError, check_count, named_options, shown
+from ..errors import BudgetConfigError, check_count, named_options, refuse, shown
 from .fit_prompt import FitPrompt
 from .formats import Shard, format_of, join, names_in, shards_of, size_of, values_in
 from .progress import Meter, Progress
@@ -238,8 +238,7 @@ def _checked(source: Path, target: Path, fit: Any, workers: int, shard_rows: int
         problems.append(f"the output must be another file than the input (got {str(target)!r})")
     if target.is_dir() or not target.parent.is_dir():
         problems.append(f"the output must be a file in a folder that exists (got {str(target)!r})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     return format_of(source), format_of(target)
 
 

@@ -23,6 +23,7 @@ from ..errors import (
     did_you_mean,
     misspelt,
     named_options,
+    refuse,
     shown,
 )
 from ..fitting.block import strategy_for
@@ -246,8 +247,7 @@ class FitPrompt:
             problems.append(
                 f"a batch must not have output columns (got {seen}). Rename the outputs with outputs="
             )
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         return used
 
     def _listed(self, plan: Plan, parts: PromptParts) -> list[Decision]:
@@ -304,8 +304,7 @@ def _check(on_error: Any, names: Mapping[str, tuple[Any, tuple[str, ...]]], *, b
         problems.append('by_question must be False with cut="stable", which cuts by age (got True)')
     for option, (given, allowed) in names.items():
         _check_names(option, given, allowed, problems)
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 def _named(decisions: Iterable[Decision], parts: PromptParts) -> list[Decision]:

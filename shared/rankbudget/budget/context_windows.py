@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..counting.models import listed_limits, near_models
-from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
+from ..errors import CounterUnavailableError, check_count, refuse, shown
 
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment")
 _SERVED = ("num_ctx", "n_ctx")  # Ollama's and llama.cpp's, who may run a model with less than it can read
@@ -141,8 +141,7 @@ def _checked(value: Any, what: str) -> int:
     problems: list[str] = []
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     window = check_count(what, whole, problems, low=1)
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     return window
 
 

@@ -14,7 +14,8 @@ from ..errors import (
     check_count,
     check_options,
     named_fields,
-    named_options,
+    named_only,
+    refuse,
     shown,
 )
 from .arithmetic import BudgetArithmetic
@@ -98,8 +99,7 @@ class TokenBudget(BudgetArithmetic):
         for name, value in checked_fields(self, problems).items():
             object.__setattr__(self, name, value)
         problems = problems or self._contradictions()
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
 
     def _take_window(self) -> None:
         """Sets the window that was not given, and the model's largest answer."""
@@ -192,8 +192,7 @@ class TokenBudget(BudgetArithmetic):
         given = {**named, "response": response, "safety_buffer": safety_buffer, **fields.pop("sizes", {})}
         problems: list[str] = []
         tokens = {name: check_count(name, size, problems) for name, size in given.items()}
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         plain: dict[str, Any] = {
             "context_window": sum(tokens.values()),
             "reserve": tokens.pop("response"),
@@ -222,7 +221,7 @@ class TokenBudget(BudgetArithmetic):
         return cls.of_blocks(**{**five_block_sizes(model), "model": model, **fields})
 
     @classmethod
-    @named_options
+    @named_only
     def from_file(
         cls,
         path: str | PathLike[str],

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..errors import BudgetConfigError, check_number, misspelt, shown
+from ..errors import BudgetConfigError, check_number, misspelt, refuse, shown
 from ..segment import by_block
 from .validation import DEFAULT_RATIOS, SHARE
 
@@ -88,8 +88,7 @@ def _check_names(document: Mapping[Any, Any], path: str | PathLike[str], fields:
         if key not in own
     ]
     problems = [f"{path}: {place} is unknown; did you mean {meant!r}?" for place, meant in found if meant]
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 def _error(where: object, problem: str) -> BudgetConfigError:
@@ -190,8 +189,7 @@ def _read_level(section: Mapping[Any, Any], where: str, fields: Sequence[str]) -
             if given.setdefault("reserve", among) != among:
                 said = f"{shown(given['reserve'])} beside a ratio of {shown(among)}"
                 problems.append(f"{where}: reserve must be given once (got {said})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     return given
 
 

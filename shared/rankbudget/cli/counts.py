@@ -11,7 +11,7 @@ from ..budget.context_windows import context_window_of, max_output_of
 from ..counting import counter_for
 from ..counting.models import encoding_for, listed_models
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, counted
+from ..errors import BudgetConfigError, check_count, counted, refuse
 from ..messages.texts import content_text
 from ..prompt.fit_text import fit_text
 from .reading import read_chat, read_text
@@ -35,8 +35,7 @@ def show_compressed(file: str, max_tokens: int, model: str, question: str | None
     """Prints the shortened text, and its tokens on standard error."""
     problems: list[str] = []
     check_count("--max-tokens", max_tokens, problems, low=1)  # a typo must not print an empty text
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     made = fit_text(read_text(file), max_tokens=max_tokens, counter=counter_for(model), query=question)
     (decision,) = made.report.decisions
     print(made.text)

@@ -26,7 +26,7 @@ CALLS = frozenset(
     }
 )  # fmt: skip
 """Blocks that another block answers; those that hold their own result, as `web_search_call`, are left out."""
-ARGUMENTS = ("arguments", "args", "input", "parameters", "tool_kwargs")
+ARGUMENTS = ("arguments", "args", "input", "parameters")
 """Under which key a call may have its arguments."""
 ANSWERED_BY = ("tool_use_id", "call_id", "approval_request_id", "tool_call_id", "id")
 """Under which key a result has the id of its call."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import regex
 
-from ..errors import BudgetConfigError, check_choice, shown
+from ..errors import check_choice, refuse, shown
 from .protocol import Side
 
 _GRAPHEME = regex.compile(r"\X")
@@ -92,8 +92,7 @@ def check_cut(text: Any, max_tokens: Any, side: Any) -> None:
     if not hasattr(max_tokens, "__index__"):
         problems.append(f"max_tokens must be a whole number (got {shown(max_tokens)})")
     check_choice("side", side, problems, ("right", "left"))
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 class _Keep:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from ..compression.extractive import extractive_summary
 from ..compression.key_moments import find_moments, is_filler, weigh
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_choice, check_count
+from ..errors import check_choice, check_count, refuse
 from ..segment import Rendition, Segment
 from .doubles import find_doubles
 from .protocol import Cost, Fit, Group, Piece, members_of, plain_cost, whole
@@ -79,8 +79,7 @@ class Selective:
         ]
         self.recent = check_count("recent", recent, problems)
         self.old = check_count("old", old, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         self.earlier_tokens = earlier_tokens
 
     def fit(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..errors import BudgetConfigError, StoreConflictError, StoreError, check_number
+from ..errors import StoreConflictError, StoreError, check_number, refuse
 from . import forks
 from .engine import file_of, in_memory, milliseconds, open_engine, prepare_sqlite
 
@@ -47,8 +47,7 @@ class Database:
     def __init__(self, place: Any, *, wait: float = WAIT) -> None:
         problems: list[str] = []
         self.wait = check_number("wait", wait, problems, allowed="a number of seconds above 0", above=True)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         self.engine = open_engine(place, self.wait)
         self.shown = self.engine.url.render_as_string(hide_password=True)
         self.process = os.getpid()

@@ -13,7 +13,7 @@ from ..counting.blocks import arguments_of, block_text, blocks_of, function_of, 
 from ..counting.media_forms import PDF, Media, media_of
 from ..counting.protocol import TokenCounter
 from ..counting.resolve import COUNTERS
-from ..errors import BudgetConfigError
+from ..errors import refuse
 from ..messages.codec import Codec, DictCodec
 from ..messages.measure import CodecMeasure, Measure
 from ..messages.texts import texts_of
@@ -166,8 +166,7 @@ class HostForm:
         role = self.codec.role(message)  # raises MessageError for what is no message
         name, problems = self.codec.message_id(message) or "", list[str]()
         check_storable("the id of a message", name, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         neutral = self.codec.to_dict(message)
         if neutral.get("content") or isinstance(self.codec, DictCodec):  # other hosts have empty results
             DictCodec().check(neutral, position)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, named_options, shown
+from ..errors import BudgetConfigError, named_options, refuse, shown
 from ..report.report import BudgetReport
 from ..segment import Scope
 from .database import WAIT, Database
@@ -78,8 +78,7 @@ class HistoryStore:
             )
         else:
             check_storable("thread_id", name, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         return StoredThread(self, thread_id, scope, form)
 
     @named_options
@@ -142,5 +141,4 @@ def _check(scope: object, **given: tuple[object, Any, str]) -> None:
     for name, (value, kind, words) in given.items():
         if not isinstance(value, kind):
             problems.append(f"{name} must be {words} (got {shown(value)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)

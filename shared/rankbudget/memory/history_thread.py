@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..compression.pieces import is_cut
 from ..counting import counter_for
-from ..errors import BudgetConfigError, MessageError, check_count, check_list, check_place, shown
+from ..errors import BudgetConfigError, MessageError, check_count, check_list, check_place, refuse, shown
 from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
@@ -144,8 +144,7 @@ class StoredThread:
         """
         problems: list[str] = []
         left = check_count("max_tokens", max_tokens, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         return newest_of(self.conversation(), self.form, left, counter_for(counter))
 
     def fit(self, max_tokens: int, counter: Any = "o200k_base", **options: Any) -> FitResult:
@@ -303,8 +302,7 @@ class StoredThread:
         """
         problems: list[str] = []
         check_count("count", count, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         with self.store.database.write() as connection:
             head = found(connection, self.scope, self.name, lock=True)
             if head is not None:

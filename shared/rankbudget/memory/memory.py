@@ -12,7 +12,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any, Literal
 
-from ..errors import BudgetConfigError, check_choice, check_flag, check_number, named_fields, shown
+from ..errors import BudgetConfigError, check_choice, check_flag, check_number, named_fields, refuse, shown
 from ..relevance.memories import KINDS
 from ..segment import Provenance, Scope, Segment
 
@@ -115,8 +115,7 @@ class Memory:
                     f"{name} of a memory", value, problems, high=high, allowed=f"a number from 0 to {high}"
                 )
         self._check_details(problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
 
     def _check_details(self, problems: list[str]) -> None:
         """Adds what is wrong with sources, metadata and dates."""
@@ -287,8 +286,7 @@ def after(now: datetime, ttl: timedelta | float) -> datetime:
     problems: list[str] = []
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     found = check_number("ttl", seconds, problems, allowed="a timedelta or seconds above 0", above=True)
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     try:
         return now + timedelta(seconds=found)
     except OverflowError:

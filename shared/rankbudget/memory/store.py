@@ -18,6 +18,7 @@ from ..errors import (
     check_count,
     check_number,
     named_options,
+    refuse,
     shown,
 )
 from ..relevance.embedding import Embedder, EmbedFunction
@@ -113,8 +114,7 @@ class MemoryStore:
         self.least_confidence = check_number(
             "least_confidence", least_confidence, problems, high=1, allowed=_SHARE
         )
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         self.weights = weights
         self.wait = wait
         self._clock = clock or _utc_now
@@ -254,8 +254,7 @@ class MemoryStore:
         check_count("limit", limit, problems, low=1)
         check_number("least_confidence", least_confidence, problems, high=1, allowed=_SHARE)
         check_reading(query, scope, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         now = self._now()
         shells = shells_of(self.backend, query, scope, now, _MOST, lambda found: len(found) >= limit)
         sure = [confident(shell, least_confidence) for shell in shells]
@@ -377,8 +376,7 @@ class MemoryStore:
     ) -> tuple[list[Near], list[str]]:
         """Returns what competes for a place, and a warning about what is too little known to do so."""
         check_reading(query, scope, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         shells = shells_of(self.backend, query, scope, self._now(), _WIDEST, enough)
         return all_confident(shells, self.least_confidence)
 
@@ -392,8 +390,7 @@ def _check(scope: object, name: object = "") -> None:
     problems: list[str] = []
     check_scope(scope, problems)
     check_storable("name", name, problems)
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 def _utc_now() -> datetime:

@@ -15,7 +15,7 @@ from ..compression.extractive import extract, extractive_summary
 from ..compression.template import compress_template, is_instruction
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, SummaryError, check_choice, check_count, named_options
+from ..errors import SummaryError, check_choice, check_count, named_options, refuse
 from ..fitting.one_text import answering
 from ..prompt.kinds import check_kinds
 from ..prompt.pydantic_errors import TypedModel
@@ -133,8 +133,7 @@ class PromptCompressor:
         check_choice("strategy", strategy, problems, get_args(CompressionStrategy))
         if strategy == "token_classifier" and not self.config.classifier_path:
             problems.append("CompressorConfig(classifier_path=...) must be a folder of weights (got None)")
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         target, tokens = target_token_count, self.counter.count(text)
         if tokens <= (self.config.min_tokens if target is None else target) or not text.strip():
             return self._result(text, text, "none")
@@ -177,8 +176,7 @@ class PromptCompressor:
         check_kinds({"history": history}, "history")
         problems: list[str] = []
         check_count("max_turns", max_turns, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         lines = list(map(message_line, history))
         turns = split_turns([str(message.get("role")) for message in history])
         cut = turns[-max_turns][0] if 0 < max_turns <= len(turns) else 0 if max_turns else len(lines)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_count, check_number, named_options
+from ..errors import BudgetConfigError, check_count, check_number, named_options, refuse
 from ..prompt.kinds import check_kinds
 from ..relevance.embedding import Embedder, EmbeddingScorer, default_embedder, missing_reason
 from ..relevance.fusion import MANY, default_scorer
@@ -104,8 +104,7 @@ class FewShotSelector:
             if limit is not None:
                 check_count(name, limit, problems, instead=", or None")
         check_number("diversity_weight", diversity_weight, problems, high=1, allowed="a share from 0 to 1")
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         check_kinds({"examples": examples})
         if not examples:
             return []

@@ -15,7 +15,7 @@ from ..compression.key_moments import find_moments
 from ..compression.prompt_parts import PromptPart, parse_prompt, split_paragraphs
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, check_choice, named_options
+from ..errors import check_choice, named_options, refuse
 from ..messages.texts import content_text
 from ..prompt.fit_documents import fit_documents
 from ..prompt.kinds import check_kinds
@@ -176,8 +176,7 @@ class TokenOptimizer:
         problems: list[str] = []
         check_choice("quality_preference", quality_preference, problems, _PREFERENCES)
         check_choice("task_type", task_type, problems, _TASK_TYPES)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         check_kinds({"history": history, "examples": examples})
         parts, history, examples = parse_prompt(prompt), history or (), examples or ()
         original = _assemble(system_prompt, history, examples, parts)

@@ -15,7 +15,7 @@ from ..conversation.thread import SUMMARY_TIMEOUT, CutMode, Summarizer
 from ..counting import counter_for
 from ..counting.profiles import RenderingProfile
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, adapter_hint, check_choice, ranges_own
+from ..errors import BudgetConfigError, adapter_hint, check_choice, named_options, refuse
 from ..messages.codec import Codec, DictCodec, holds_results, make_among
 from ..messages.measure import Measure
 from ..messages.tags import NOTICE
@@ -71,7 +71,7 @@ class Assembler:
 
     _sent = False  # whether the model is asked next: then no call at the end waits for its results
 
-    @ranges_own
+    @named_options
     def __init__(
         self,
         budget: TokenBudget | int,
@@ -94,8 +94,7 @@ class Assembler:
         problems: list[str] = []
         check_choice("cut", cut, problems, get_args(CutMode))
         check_timeout(summary_timeout, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         check_kinds({"codec": codec, "measure": measure, "summarizer": summarizer, "shown": shown})
         self.budget = plain_budget(budget) if not isinstance(budget, TokenBudget) else budget
         own = session.counter if session is not None else self.budget.model or "o200k_base"
@@ -277,8 +276,7 @@ def _read_blocks(blocks: Blocks) -> list[Block]:
             )
         for name, n in _repeated(s.id for s in block.segments):
             problems.append(f"ids in block {block.name!r} must be unique (got {name!r} {n} times)")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .._drivers import drive
 from ..budget.token_budget import TokenBudget
 from ..counting import counter_for
-from ..errors import BudgetConfigError, named_options
+from ..errors import named_options, refuse
 from ..fitting.protocol import Fit
 from ..messages.codec import DictCodec
 from ..messages.tags import NOTICE, escape_text
@@ -119,8 +119,7 @@ def _check(question: Any, history: Any, documents: Any) -> None:
     if not problems:
         odd = [i for i, text in enumerate(documents) if not isinstance(text, str)]
         problems += [f"rag_context[{i}] must be a text (got {documents[i]!r:.80})" for i in odd[:5]]
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 def _document(position: int, text: str) -> Segment:

@@ -10,7 +10,7 @@ from typing import Any
 from .._drivers import drive
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter
-from ..errors import BudgetConfigError, adapter_hint, check_count, named_options, shown
+from ..errors import adapter_hint, check_count, named_options, refuse, shown
 from ..fitting.evidence import Evidence, Order
 from ..fitting.protocol import Cost, Fit, Piece, plain_cost
 from ..messages.codec import DictCodec
@@ -164,6 +164,5 @@ def _read(given: Any, problems: list[str]) -> list[Segment]:
     twice = [name for name, times in Counter([s.id for s in segments]).items() if times > 1]
     if twice:
         problems.append(f"segment ids must be unique (got {twice[:5]!r} more than once)")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     return segments

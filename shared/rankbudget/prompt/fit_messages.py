@@ -17,6 +17,7 @@ from ..errors import (
     check_choice,
     check_count,
     check_number,
+    refuse,
     shown,
 )
 from ..messages.codec import Codec, DictCodec
@@ -172,8 +173,7 @@ def _check(given: Mapping[str, Any]) -> None:
     if cap is not None:
         check_count("message_cap", cap, problems, low=LEAST_MESSAGE_CAP, instead=NO_CAP)
     check_timeout(given["summary_timeout"], problems)
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     check_kinds(objects)
 
 

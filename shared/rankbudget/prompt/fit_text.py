@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ..compression.truncate import truncate_text
 from ..counting import counter_for
-from ..errors import BudgetConfigError, check_count, named_options, shown
+from ..errors import check_count, named_only, refuse, shown
 from ..report.parts import KnownPiece
 from ..report.report import BudgetReport, FitResult
 from ..report.totals import BlockTotal
@@ -15,7 +14,7 @@ from ..segment import Action, Decision, Segment
 from .stages import plain_budget
 
 
-@partial(named_options, kinds_too=False)
+@named_only
 def fit_text(
     text: str, *, max_tokens: int, counter: Any = "o200k_base", query: str | None = None
 ) -> FitResult:
@@ -45,8 +44,7 @@ def fit_text(
     check_count("max_tokens", max_tokens, problems)
     if asked_for is not None and not isinstance(asked_for, str):
         problems.append(f"query must be a text, or None (got {shown(asked_for)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     measured = counter_for(counter)
     asked = max_tokens
     max_tokens = plain_budget(asked).limit(band=measured.band) if asked else 0

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..errors import BudgetConfigError, shown
+from ..errors import refuse, shown
 
 _REQUIRED = frozenset({"extra_tokens", "prompt_parts", "row", "sources"})
 
@@ -67,5 +67,4 @@ def check_kinds(given: Mapping[str, Any], *required: str) -> None:
         is_one, words = _KINDS[name]
         if not is_one(value) and (value is not None or name in _REQUIRED or name in required):
             problems.append(f"{name} must be {words} (got {shown(value)})")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)

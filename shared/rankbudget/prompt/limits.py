@@ -15,7 +15,7 @@ from ..budget.token_budget import TokenBudget
 from ..budget.validation import DEFAULT_RESERVE
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, CounterUnavailableError, check_count, shown
+from ..errors import BudgetConfigError, CounterUnavailableError, check_count, refuse, shown
 from ..messages.measure import Measure
 from .stages import plain_budget
 
@@ -232,8 +232,7 @@ def _check(budget: Any, max_tokens: Any, context_window: Any) -> None:
         problems.append(
             "context_window must be left out beside a budget (got both). The budget has its own window."
         )
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
 
 
 def _budget(facts: ModelFacts | None, window: int | None, max_tokens: int | None) -> TokenBudget:

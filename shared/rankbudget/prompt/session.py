@@ -14,7 +14,7 @@ from ..conversation.stored import keep_summary, with_stored
 from ..conversation.thread import SUMMARY_TIMEOUT, Summarizer
 from ..counting import counter_for
 from ..counting.protocol import TokenCounter, Tool
-from ..errors import BudgetConfigError, check_count, ranges_own
+from ..errors import check_count, named_options, refuse
 from ..messages.codec import Codec, DictCodec, finished, waits
 from ..messages.measure import CodecMeasure, Measure
 from ..report.report import FitResult
@@ -74,7 +74,7 @@ class BudgetSession:
     _said = _brought = Part()  # the last plan of the conversation, and of blocks that another call brought
     _had = Had()
 
-    @ranges_own
+    @named_options
     def __init__(
         self,
         budget: TokenBudget | int,
@@ -95,8 +95,7 @@ class BudgetSession:
                 problems.append("give a TokenBudget, or the tokens the prompt may have")
         check_timeout(summary_timeout, problems)
         check_count("host_tokens", host_tokens, problems)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
         check_kinds({"codec": codec, "measure": measure})
         _check_sources(sources)
         self.budget = budget
@@ -396,5 +395,4 @@ def _check_sources(names: Sequence[str]) -> None:
     problems: list[str] = []
     for name in names:
         check_block_name("each of sources", name, problems)
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)

@@ -10,7 +10,14 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..errors import BudgetConfigError, CounterUnavailableError, EmbeddingIndexError, named_options
+from ..errors import (
+    BudgetConfigError,
+    CounterUnavailableError,
+    EmbeddingIndexError,
+    check_count,
+    named_options,
+    refuse,
+)
 from ..segment import Scope, Segment
 from .corpus import scored_texts
 from .embedding import Embedder, EmbeddingScorer, EmbedFunction
@@ -55,6 +62,9 @@ class EmbeddingIndex:
         if backend not in get_args(Backend):
             msg = f"backend must be one of {', '.join(get_args(Backend))} (got {backend!r})"
             raise BudgetConfigError(msg)
+        problems: list[str] = []
+        check_count("faiss_above", faiss_above, problems)
+        refuse(problems)
         if backend == "faiss" and importlib.util.find_spec("faiss") is None:
             msg = 'backend "faiss" needs faiss, which is not installed: pip install "rankbudget[faiss]"'
             raise CounterUnavailableError(msg)
@@ -133,7 +143,10 @@ class EmbeddingIndex:
         Raises:
             EmbeddingIndexError: the index was built with another embedding.
         """
-        if k <= 0 or not self._segments or not query.strip():
+        problems: list[str] = []
+        check_count("k", k, problems)
+        refuse(problems)
+        if k == 0 or not self._segments or not query.strip():
             return []
         vector = self._embedder.vectors((query,))
         with self._lock:

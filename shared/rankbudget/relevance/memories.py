@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from ..errors import BudgetConfigError, check_number
+from ..errors import check_number, refuse
 from ..segment import Segment
 from .fusion import default_scorer, finite
 from .protocol import Scorer
@@ -56,8 +56,7 @@ class MemoryWeights:
         for name in ("similarity", "priority", "recency", "kind"):
             check_number(name, getattr(self, name), problems, allowed="0 or more")
         check_number("half_life_days", self.half_life_days, problems, allowed="more than 0", above=True)
-        if problems:
-            raise BudgetConfigError.of(problems)
+        refuse(problems)
 
 
 class MemoryScorer:

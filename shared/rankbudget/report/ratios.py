@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..budget.token_budget import TokenBudget
-from ..errors import BudgetConfigError, check_number, counted, shown
+from ..errors import check_number, counted, refuse, shown
 from ..segment import block_named
 from .report import BudgetReport
 from .rows import Row, rows_of
@@ -89,8 +89,7 @@ def ratio_changes(
         problems.append(f"budget must be a TokenBudget, and reports come second (got {shown(given)})")
     check_number("most", most, problems, high=1, above=True, allowed="a share above 0 to 1")
     check_number("least", least, problems, high=1, allowed="a share from 0 to 1")
-    if problems:
-        raise BudgetConfigError.of(problems)
+    refuse(problems)
     room, needs = _needs(budget, reports_in(reports))
     whole = sum([budget.ratios[name] for name in needs])
     gaps: dict[str, int] = {}
