@@ -14,7 +14,7 @@ from .capping import shortened
 from .coverage import Piece, take
 from .older import lengthen
 from .selection import Selection, fill
-from .steps import keep_steps, take_answers, texts_of, units_of
+from .steps import few_of, keep_steps, take_answers, texts_of, too_long, units_of
 from .timeline import Timeline
 from .units import Turn, Unit
 
@@ -103,10 +103,10 @@ def _by_relevance(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
     pieces = [Piece(timeline.tokens_of(unit), needs=n) for unit, n in zip(units, questions, strict=True)]
     taken = [n for n, unit in enumerate(units) if unit in stay]
     left = room - timeline.cost(stay)
-    # The question is one of the exchanges, also where it is given beside the messages.
-    last = sum([len(turn.units) for turn in turns[: max(0, timeline.thread.min_exchanges - timeline.ended)]])
     newest_first, newer = range(len(units) - 1, -1, -1), int(left * NEWEST)
-    few = take(pieces, taken, newest_first[:last], newer, skip=False)
+    last = newest_first[: few_of(timeline, turns)]
+    few = take(pieces, taken, last, newer, skip=False)
+    best += too_long(units, questions, last, taken)
     caps, left = take_answers(timeline, units, best, taken, left - few)
     left -= take(pieces, taken, newest_first, min(left, newer - few), skip=False)
     left -= take(pieces, taken, order, left)

@@ -54,7 +54,8 @@ def keep_steps(
     rest = {piece.needs: n for n, piece in enumerate(pieces) if n >= len(units)}
     taken += [rest[n] for n in taken[before:] if n in rest]  # nothing of them is chosen later
     room = left + newer
-    room -= take(pieces, taken, range(len(units) - 1, -1, -1), newer, skip=False)
+    newest_first = range(len(units) - 1, -1, -1)
+    room -= take(pieces, taken, newest_first, newer, skip=False)
     room -= take(pieces, taken, order, int(room * RELEVANT))
     chosen = cover(pieces, [likely(name, value) for name, value in values.items()], taken, room)
     room -= sum([pieces[n].price for n in chosen])
@@ -70,8 +71,12 @@ def keep_steps(
         kept += more
         caps.update(cut)
         room = 0
-    caps.update({**named, **answers})
-    links = [*([units[n] for n in link] for link in best), *([unit] for unit in short)]
+    long = too_long(units, questions, newest_first[: few_of(timeline, turns)], taken)
+    before = len(taken)
+    texts, room = take_answers(timeline, units, long, taken, room)
+    kept += [units[n] for n in taken[before:]]
+    caps.update({**named, **answers, **texts})
+    links = [*([units[n] for n in link] for link in (*best, *long)), *([unit] for unit in short)]
     lengthen(timeline, links, caps, room)
     edits = shortened(timeline, caps)
     return Selection(kept, timeline.cost(kept, edits), edits=edits)
@@ -103,6 +108,25 @@ def take_answers(
         room -= timeline.cost(parts, shortened(timeline, caps))
         taken += added
     return caps, room
+
+
+def few_of(timeline: Timeline, turns: Sequence[Turn]) -> int:
+    """Returns how many units the last few exchanges have.
+
+    The question is one of the exchanges, also where it is given beside the messages.
+    """
+    few = turns[: max(0, timeline.thread.min_exchanges - timeline.ended)]
+    return sum([len(turn.units) for turn in few])
+
+
+def too_long(
+    units: Sequence[Unit], questions: Sequence[int | None], few: Iterable[int], taken: Sequence[int]
+) -> list[list[int]]:
+    """Returns the newest of a few units that was not taken, behind its question, if it is a text."""
+    missed = next((n for n in few if n not in taken), None)
+    if missed is None or units[missed].stop - units[missed].start > 1:
+        return []
+    return [[n for n in (questions[missed], missed) if n is not None]]
 
 
 def _asked_for(query: str, values: Mapping[str, Value]) -> list[int]:
