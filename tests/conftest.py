@@ -27,7 +27,7 @@ settings.register_profile("smoke", max_examples=3, deadline=None, suppress_healt
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=_SLOW_MACHINES)
 settings.register_profile(
     "ci",
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     suppress_health_check=_SLOW_MACHINES,
     derandomize=True,

@@ -174,3 +174,32 @@ def test_all_pieces_of_a_long_conversation_are_explained_in_linear_time() -> Non
         counts.append(calls[0])
         assert sum("more token" in text for text in said) > 0.9 * size
     assert counts[1] <= 14 * counts[0]
+
+
+@drawn(cases=10)
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 160), min_size=1, max_size=3), min_size=1, max_size=8),
+    limit=st.integers(150, 1_500),
+)
+def test_what_is_said_to_be_shortened_is_shorter(sizes: list[list[int]], limit: int) -> None:
+    """Of several results of one step, one that has room in the end is as it was, and the report says so."""
+    chat: list[dict[str, Any]] = [{"role": "user", "content": "Is w3 at w7?"}]
+    for step, results in enumerate(sizes):
+        ids = [f"c{step}-{n}" for n in range(len(results))]
+        calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids]
+        chat.append({"role": "assistant", "content": None, "tool_calls": calls})
+        texts = [
+            " ".join(f"w{(7 * step + 3 * n + k * k) % 31}" for k in range(size))
+            for n, size in enumerate(results)
+        ]
+        chat += [{"role": "tool", "tool_call_id": i, "content": t} for i, t in zip(ids, texts, strict=True)]
+    try:
+        fitted = fit_messages(chat, max_tokens=limit, counter=COUNTER)
+    except BudgetExceededError:
+        return
+    given = {f"history-{i}": message for i, message in enumerate(chat)}
+    for decision in fitted.report.decisions:
+        if decision.action in {"kept", "truncated"} and decision.segment_id in given:
+            whole = given[decision.segment_id] in fitted.messages
+            assert whole == (decision.action == "kept"), decision
+            assert (decision.after < decision.before) == (decision.action == "truncated"), decision

@@ -11,6 +11,7 @@ from ..errors import counted
 from ..relevance.corpus import BoundedCache
 from ..relevance.long_lines import LONGEST, with_rows
 from ..relevance.named import Named
+from ..relevance.outline import stops
 from ..relevance.question import asks as is_asked
 from ..relevance.records import records_of
 from ..relevance.sentences import last_end, split_sentences
@@ -24,7 +25,6 @@ from .importance import (
     ranked_by_held,
     ranked_by_words,
     says_half,
-    troubles,
     words_in_each,
     words_of,
 )
@@ -32,20 +32,12 @@ from .importance import (
 Excerpt = Callable[[int], str]
 """Makes an excerpt in about so many characters."""
 
-_ONE_OF_MANY = re.compile(
-    r"\W{0,3}(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d"  # a log
-    r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b|\d+\.\d+\.\d+\.\d+)"
-    r"|\s*(?:[\w./\\-]+:\d+[:-]|https?://|\d+[.)] |[-*•] |#{1,6} |[-dl][rwx-]{9}|[+-]{1,3} ?)"  # results
-    r"|[^|\t]*[|\t].*[|\t]|[^,]+(?:,[^,]*){2,}$"  # a table
-)
 _FEWEST_LINES, _FEWEST = 6, 3
 _LONGEST_SHARE, _SHORT = 4, 80
 _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
 _SHORT_ABOVE = 120
 """Characters of a line that stays with each one inside it that is asked for."""
-_STOPPED = re.compile(r"[.!?…。！？,;:|>][\s\"'”»)\]]*\Z|\n\Z")
-"""Ends of sentences, lines and items; a long line without these is parted after so many characters."""
 _PREFIX = 2
 """Characters that a word and its stem have in common at least."""
 _WORD = re.compile(r"[-+$€£]?\w+(?:[.:/@'’+-]+\w+|(?<=\d),\d+|%)*")
@@ -80,8 +72,7 @@ def _excerpt_of(text: str, asked: Words, asking: str) -> Excerpt | None:
         asks = _places_of(asking, pieces)
         ranked, held = _ranked(pieces, asks, others, asked)
     near, some, _ = ranked
-    is_list = of_lines and sum(map(bool, map(_ONE_OF_MANY.match, lines))) >= len(lines) / 2
-    if not is_list and not near and not some and not (of_lines and any(troubles(pieces))):
+    if not of_lines and not near and not some:
         return None
     return _maker(pieces, asks, ranked, held, asked, kind)
 
@@ -97,7 +88,7 @@ def _maker(
     changes = {i: added for i, added in _changes(pieces).items() if i not in asks}
     order = [*chain.from_iterable([i, changes.get(i, i)][::-1] for i in order), *asks]
     # Without what says whose it is, a line would be read as another record's.
-    order = [*asks, *chain.from_iterable([*reversed([*above(tree.owners, i)]), i] for i in order)]
+    order = [*chain.from_iterable([*reversed([*above(tree.owners, i)]), i] for i in [*asks, *order])]
     owned = {i: {own} for i, own in enumerate(tree.owners) if own != NONE and i not in asks}
     for removed, added in changes.items():
         owned.setdefault(removed, set()).add(added)
@@ -171,9 +162,9 @@ def _without(pieces: Sequence[str], asks: Sequence[int]) -> list[str]:
 def _run(pieces: Sequence[str], at: int) -> tuple[int, int]:
     """Returns where a piece starts and stops with neighbours that only a bound parts: a fact may cross it."""
     first, last = at, at + 1
-    if at and not _STOPPED.search(pieces[at - 1]):
+    if at and not stops(pieces[at - 1]):
         first -= 1
-    if last < len(pieces) and not _STOPPED.search(pieces[at]):
+    if last < len(pieces) and not stops(pieces[at]):
         last += 1
     return first, last
 
@@ -267,15 +258,22 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
 
 
 def _shortened(line: str, asked: Words, most: int) -> str:
-    """Returns what is around the words asked for in a line, else its start and end, in `most` characters."""
+    """Returns the start of a line and what is around the words asked for, else its end, in `most` characters.
+
+    Without its start, which says whose it is, a line would be read as another record's.
+    """
     body = line.rstrip()
     starts = _places(body, asked) or [0, len(body)]
+    head = min(_NARROW, most // 3) if starts[0] else 0
+    most -= head
     starts = starts if most >= len(starts) * _NARROW else starts[:1]
     share, shown = 0, list[list[int]]()
     for _ in range(_ROUNDS):  # windows that meet become one, which leaves room to widen all
         used = sum([last - first for first, last in shown])
         share += (most - (len(shown or starts) + 1) * len(_GAP) - used) // len(shown or starts)
         shown = _windows(starts, share, len(body)) if share > 0 else []
+    if shown and head:
+        shown = [[0, head], *shown] if shown[0][0] > head else [[0, shown[0][1]], *shown[1:]]
     parts = [body[_beside(body, first, 1) : _end(body, last)].strip() for first, last in shown]
     if not any(parts):
         return ""

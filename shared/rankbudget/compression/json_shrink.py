@@ -117,14 +117,15 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str
     if len(large) < sum(size > _SMALL for size in sizes.values()):
         beside = max(beside, room // 4)
     share = (room - min(beside, room // 2)) // max(1, len(large))
-    order = list(dict.fromkeys([*large, *named, *order]))
+    naming = [key for key in keys if sizes[key] <= _WHOLE_STRING][:1]  # else the others have no owner
+    order = list(dict.fromkeys([*naming, *large, *named, *order]))
     chosen: dict[str, Any] = {}
     for left, key in zip(range(len(order), 0, -1), order, strict=True):
-        whole = (key in named or _NAMES_FIRST.search(key)) and sizes[key] <= _SMALL
+        whole = (key in (*naming, *named) or _NAMES_FIRST.search(key)) and sizes[key] <= _SMALL
         most = share if key in large else room if whole else room // left
         item = shrink(value[key], most - len(key) - 4, asked)
         size = len(key) + 4 + _size(item)
-        if size <= room:
+        if size <= room and (chosen or key in naming or not naming):
             chosen[key] = item
             room -= size
     kept = {key: chosen[key] for key in value if key in chosen}

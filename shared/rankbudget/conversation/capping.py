@@ -76,7 +76,7 @@ def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, long: Mapping
 def shortened(
     timeline: Timeline, caps: Mapping[int, int], asked_at: Mapping[int, tuple[int, ...]] = NO_EDITS
 ) -> dict[int, Any]:
-    """Returns copies of the messages at the positions of `caps` with at most so many tokens in each part.
+    """Returns copies of the messages that change with at most so many tokens, by `caps`, in each part.
 
     Results of one step that are capped alike share their room: what the question names has what it needs.
     A text is shortened for the questions that are `asked_at` other positions, by its own position; where
@@ -90,16 +90,16 @@ def shortened(
         sizes = [size for i in group for size in timeline.sizes(i)]
         asked = {i: _asked_about(timeline, i, timeline.text(i), asked_at.get(i, now)) for i in group}
         rooms = _rooms([part for _, part in parts], sizes, caps[group[0]], asked[group[0]] or "")
-        texts: dict[int, list[str]] = {i: [] for i in group}
+        texts, changed = dict[int, list[str]]({i: [] for i in group}), set[int]()
         for (i, part), size, room in zip(parts, sizes, rooms, strict=True):
             held = counter.count_many(part)
             levels = _levels(part, held, room, asked[i] or "") if size > room else held
             # Each block is cut by itself: a caption stays beside its image.
             cut = partial(remembered_cut, counter=counter, question=asked[i])
-            texts[i] += [
-                t if n <= most else cut(t, most) for t, n, most in zip(part, held, levels, strict=True)
-            ]
-        made.update({i: timeline.codec.with_text(timeline.messages[i], texts[i]) for i in group})
+            cuts = [t if n <= most else cut(t, most) for t, n, most in zip(part, held, levels, strict=True)]
+            texts[i] += cuts
+            changed.update([i] if cuts != list(part) else [])
+        made.update({i: timeline.codec.with_text(timeline.messages[i], texts[i]) for i in changed})
     return made
 
 

@@ -176,6 +176,11 @@ def ends_line(piece: str) -> bool:
     return piece.endswith(("\n", ">", "\f"))
 
 
+def stops(piece: str) -> bool:
+    """Returns whether a sentence, a line or an item ends a piece: else it was parted for its length."""
+    return piece.endswith("\n") or not piece.rstrip()[-1:].isalnum()
+
+
 def is_gap(pieces: Sequence[str], i: int) -> bool:
     """Returns whether a blank line, a new page or an end of the text is behind a line or sentence."""
     if i < 0 or i + 1 >= len(pieces) or not pieces[i].strip() or not pieces[i + 1].strip():

@@ -11,13 +11,15 @@ from itertools import takewhile
 import regex
 
 from .long_lines import depths_of
-from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of, tables_of
+from .outline import OTHER, Heading, ends_line, headings_of, is_gap, rules_of, stops, tables_of
 from .question import asks
 from .words import PAIRED
 
 NONE = -1
-_SHAPE = regex.compile(r"(?:\W*\d[\d.T+Z-]*[:/]\d\S*+\s)*+\W*+([^\W\d_][\w.-]*+(?: [^\W\d_][\w.-]*+)?)")
-"""What lines of several records have in common: behind dates and times a key, or the first two words.
+_SHAPE = regex.compile(
+    r"(?:\W*\d[\d.T+Z-]*[:/]\d\S*+\s)*+\W*+([^\W\d_][\w.-]*+(?: [^\W\d_](?:[^\W\d]|[.-])*+(?!\w))?)"
+)
+"""What lines of several records have in common: behind dates and times a key, or two words without digits.
 
 In `re` a vowel sign of Thai or Hindi is no part of a word.
 """
@@ -207,8 +209,9 @@ def _of_records(
     pieces: Sequence[str], rules: Container[int], outline: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Returns the owners of what several records say, and what each piece is inside of."""
-    inside = [_TAG.sub("", piece) for piece in pieces]  # "<li>tel: 12</li>" has its key there
-    for texts in [pieces] if inside == list(pieces) else [inside, pieces]:
+    plain = [piece if not i or stops(pieces[i - 1]) else "" for i, piece in enumerate(pieces)]
+    inside = [_TAG.sub("", piece) for piece in plain]  # "<li>tel: 12</li>" has its key there
+    for texts in [plain] if inside == plain else [inside, plain]:
         for shapes in shapes_of(texts) if len(pieces) >= _FEWEST else ():
             keys = list(filter(None, shapes))
             is_alike = len(set(keys)) < len(keys)
