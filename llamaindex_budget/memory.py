@@ -201,7 +201,11 @@ class BudgetChatMemoryBuffer(SessionMemory, ChatMemoryBuffer):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns plain data that survives JSON: messages, limits, session, names of counters."""
-        return live_data(self) or self._with_settings(super().to_dict(**kwargs))
+        if live := live_data(self):
+            return live
+        if hasattr(self.chat_store, "thread"):
+            self.chat_store.__getstate__()  # a `StoredChatStore` in memory cannot be opened again
+        return self._with_settings(super().to_dict(**kwargs))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> BudgetChatMemoryBuffer:

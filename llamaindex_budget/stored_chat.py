@@ -73,6 +73,10 @@ class StoredChatStore(BaseChatStore):
         """Returns the name under which LlamaIndex writes it."""
         return cls.__name__
 
+    def __getstate__(self) -> dict[str, Any]:
+        self._store.database.__reduce__()  # refuses a database in memory, which the base would leave out
+        return super().__getstate__()
+
     def close(self) -> None:
         """Closes its connections; the next use opens new ones."""
         self._store.close()

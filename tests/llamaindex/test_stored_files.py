@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
+import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,8 @@ from llama_index.core.base.llms.types import (
 )
 
 from langchain_budget import BudgetMessageHistory, StoredMessageHistory
-from llamaindex_budget import StoredChatStore
-from rankbudget import Scope
+from llamaindex_budget import BudgetChatMemoryBuffer, StoredChatStore
+from rankbudget import Scope, StoreError
 from rankbudget.memory import HistoryStore
 from rankbudget.testing import WordCounter
 from rankbudget.testing.server import Reply, StrictModelServer
@@ -128,3 +131,25 @@ def test_what_has_data_or_an_address_is_sent_as_it_is() -> None:
     ]
     assert seen.content[-1] == {"type": "text", "text": "[image image.bin: only on the machine that sent it]"}
     database.close()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pickle.dumps,
+        copy.deepcopy,
+        BudgetChatMemoryBuffer.to_dict,
+        BudgetChatMemoryBuffer.to_string,
+        lambda memory: pickle.dumps(memory.chat_store),
+    ],
+)
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_memory_is_not_written_without_its_conversation(
+    write: Callable[[BudgetChatMemoryBuffer], object], is_file: bool, tmp_path: Path
+) -> None:
+    """A database in memory cannot be opened again: to write it is an error, else its messages would be gone."""
+    store = StoredChatStore(place=str(tmp_path / "chats.db") if is_file else ":memory:", user="ann")
+    memory = BudgetChatMemoryBuffer.from_defaults(token_limit=500, chat_store=store, chat_store_key="t")
+    memory.put(ChatMessage("hi"))
+    with nullcontext() if is_file else pytest.raises(StoreError, match="Use a file"):
+        write(memory)

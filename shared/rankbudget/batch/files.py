@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import __version__
 from ..budget.token_budget import TokenBudget
-from ..counting.resolve import files_of
+from ..counting.resolve import counter_for, files_of
 from ..errors import BudgetConfigError, check_count, named_options, refuse, shown
 from .fit_prompt import FitPrompt
 from .formats import Shard, format_of, join, names_in, shards_of, size_of, values_in
@@ -101,6 +101,7 @@ def fit_files(
     check_outputs(fit, formats[0])
     if workers > 1:
         check_picklable(fit)
+        counter_for(fit.counter or fit.budget.model or "o200k_base")  # logs here once what it estimates
     folder, written = target.with_name(f"{target.name}.parts"), _written(source)
     with _locked(folder):
         run = _Run(fit, folder, formats, meter)
@@ -122,13 +123,8 @@ def fit_files(
         joined.replace(target)
         _remove_own(folder)
     rows, failed, resumed = run.meter.counts
-    return BatchResult(
-        rows=rows,
-        failed=failed,
-        resumed=resumed,
-        error=error,
-        seconds=time.monotonic() - began,
-    )
+    seconds = time.monotonic() - began
+    return BatchResult(rows=rows, failed=failed, resumed=resumed, error=error, seconds=seconds)
 
 
 class _Run:

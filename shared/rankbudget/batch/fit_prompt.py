@@ -322,7 +322,8 @@ def _named(decisions: Iterable[Decision], parts: PromptParts) -> list[Decision]:
 def _check_template(counter: TokenCounter, plan: Plan, tools: Sequence[Any] | None) -> None:
     """Refuses messages that the chat template does not render: an engine would stop at them."""
     if isinstance(counter, TokenizerCounter) and (why := counter.refusal(plan.messages, tools)):
-        msg = f"the chat template must render the messages (got {why}). Give them in a form it knows."
+        advice = "Give texts in 'content' and calls in 'tool_calls', as OpenAI's, or leave them out."
+        msg = f"the chat template must render the messages (got {why}). {advice}"
         raise MessageError(msg)
 
 

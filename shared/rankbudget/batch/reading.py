@@ -242,8 +242,10 @@ def parsed(name: str, text: str) -> Any:
         value = json.loads(text)
         return json.loads(value) if isinstance(value, str) else value  # some exports encode a list twice
     except (ValueError, RecursionError) as error:
-        why = "a text, no list" if text.lstrip().startswith('"') else error
-        msg = f"{name} must be JSON (got {shown(text)}: {why}). Give a JSON list or nested values."
+        rule, why = "JSON", "a text, no list" if text.lstrip().startswith('"') else error
+        if name in ("documents", "memory", "examples") and text.lstrip()[0] not in '[{"':
+            rule, why = "a list of texts or of objects", "a text, no list"
+        msg = f"{name} must be {rule} (got {shown(text)}: {why}). Give a JSON list or nested values."
         raise RowError(msg) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 import signal
 import sys
@@ -139,6 +140,7 @@ class _Pool(Generic[Task, Answer]):
 def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
     """Answers tasks until the other end of the pipe is closed, by the run's end or its death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the run, which ends its workers
+    logging.getLogger("rankbudget").setLevel(logging.ERROR)  # the run itself logs what a counter estimates
     while True:
         try:
             task = connection.recv()

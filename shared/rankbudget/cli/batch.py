@@ -43,8 +43,7 @@ def run_batch(options: argparse.Namespace, budget: TokenBudget) -> int:
     shown.end()
     print(
         f"rankbudget: {counted(result.rows, 'row')}, {result.failed:,} failed, "
-        f"{result.resumed:,} by an earlier run, "
-        f"{result.seconds:,.1f} s",
+        f"{result.resumed:,} by an earlier run, {result.seconds:,.1f} s",
         file=sys.stderr,
     )
     if result.error is not None:

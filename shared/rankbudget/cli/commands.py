@@ -21,7 +21,8 @@ def _inspect(options: argparse.Namespace) -> None:
     from .fitting import Task, write_page
 
     if not options.serve:
-        print(write_page(Task.of(options), budget_of(options), options.output))
+        task = Task.of(options)
+        print(write_page(task, task.fit(budget_of(options)), options.output))
         return
     from .serving import serve_page  # loads a web server
 

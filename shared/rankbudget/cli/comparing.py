@@ -37,15 +37,13 @@ def show_comparison(task: Task, options: argparse.Namespace) -> None:
 
 def _limits_of(name: str, options: argparse.Namespace) -> argparse.Namespace:
     """Returns options with the limits that a window, a file or a file with a profile means."""
+    limits: dict[str, object] = {"window": None, "budget": None, "profile": None}
     try:
-        return argparse.Namespace(
-            **{**vars(options), "window": tokens(name), "budget": None, "profile": None}
-        )
+        limits["window"] = tokens(name)
     except ValueError:
         path, _, profile = name.rpartition(":") if ":" in name[2:] else (name, "", "")  # C:\\ is no profile
-        return argparse.Namespace(
-            **{**vars(options), "window": None, "budget": path, "profile": profile or None}
-        )
+        limits |= {"budget": path, "profile": profile or None}
+    return argparse.Namespace(**{**vars(options), **limits})
 
 
 def _outcomes(report: BudgetReport) -> tuple[int, int, int]:

@@ -27,7 +27,7 @@ def show_counts(files: Sequence[str], model: str, *, each: bool) -> None:
     rows = [row for file in files for row in _counts(file, counter, each=each)]
     if len(files) > 1:
         rows.append(("total", sum(tokens for name, tokens, _ in rows if name), ""))
-    print(aligned(("file", "tokens", ""), [(name, tokens, text) for name, tokens, text in rows]))
+    print(aligned(("file", "tokens", ""), rows))
     print(f"counted with {counter.name}{'' if counter.exact else ' (estimated)'}")
 
 

@@ -85,21 +85,19 @@ def show_fit(task: Task, budget: TokenBudget, *, as_json: bool, html: str | None
     """Prints what `fit` says: the report and what was kept, or messages and report as JSON."""
     made = task.fit(budget)
     if html:
-        _write(task, made, html)
+        write_page(task, made, html)
     if as_json:
         beside = {} if task.chat.system is None else {"system": task.chat.system["content"]}
         messages = [message for message in made.messages if message is not task.chat.system]
         print_json({**beside, "messages": messages, "report": made.report.to_dict()})
         return
-    _show_report(made.report)
+    if sys.stdout.isatty() and find_spec("rich"):
+        made.report.print()  # a picture
+    else:
+        print(made.report.table())
     print(_kept(task.chat, made.messages))
     if task.passages:
         print(f"passages in the prompt: {', '.join(made.report.kept_ids('knowledge')) or 'none'}")
-
-
-def write_page(task: Task, budget: TokenBudget, target: str) -> Path:
-    """Writes the page to look into the prompt with, and returns its path."""
-    return _write(task, task.fit(budget), target)
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -112,15 +110,8 @@ def print_json(data: Mapping[str, Any]) -> None:
     print(text)
 
 
-def _show_report(report: BudgetReport) -> None:
-    """Prints the report as a picture where rich can draw on a terminal, else as text."""
-    if sys.stdout.isatty() and find_spec("rich"):
-        report.print()
-    else:
-        print(report.table())
-
-
-def _write(task: Task, made: Assembly, target: str) -> Path:
+def write_page(task: Task, made: Assembly, target: str) -> Path:
+    """Writes the page to look into the prompt with, and returns its path."""
     from ..report.page import save_html  # only a page needs it
 
     return save_html(target, [made], before=task.offered())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             told = f"{error.filename} must be a file that can be read or written (got {error.strerror})."
-        print(f"rankbudget: error: {' '.join(told.split())}", file=sys.stderr)
+        print(f"rankbudget: error: {' '.join(_as_typed(told, options).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("rankbudget: stopped", file=sys.stderr)
@@ -48,6 +49,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         logging.getLogger("rankbudget").removeHandler(notes)
     return status
+
+
+_PYTHONS = {"window": "context_window", "model": "counter", "column": "columns", "output": "outputs"}
+
+
+def _as_typed(told: str, options: argparse.Namespace) -> str:
+    """Returns an error of Python's functions with the command's names of options."""
+    own = next(own for run, own, _ in COMMANDS.values() if run is options.run)
+    for flag in [names.split()[-1] for names in own if names.startswith("-")]:
+        name = flag[2:].replace("-", "_")
+        theirs = f"(?:{name}|{_PYTHONS.get(name, name)})"
+        told = re.sub(rf"\b{theirs}=(?=[\s.]|$)", flag, told)
+        if getattr(options, name) is not None:  # else a file may have set it, under Python's name
+            told = re.sub(rf"(^|; ){theirs}(?=:| must)", rf"\1{flag}", told)
+    return told
 
 
 class _Output:
@@ -84,7 +100,3 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
         argcomplete.autocomplete(parser)
     return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

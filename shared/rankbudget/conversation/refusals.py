@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import MessageError
 from ..messages.codec import Codec, holds_results, says_nothing
+from ..report.reasons import MEANINGS
 from .timeline import Timeline
 from .units import Broken, Turn
 
@@ -91,4 +92,5 @@ def _stripped(timeline: Timeline) -> list[Broken]:
 
 
 def _listed(broken: Sequence[Broken]) -> str:
-    return ", ".join([f"message {position}: {reason}" for position, reason in broken[:10]])
+    meant = [(position, reason, MEANINGS[reason].partition(";")[0]) for position, reason in broken[:10]]
+    return ", ".join([f"message {position}: {reason} ({words})" for position, reason, words in meant])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .blocks import block_text, blocks_of, is_result, kind_of
+from .blocks import ARGUMENTS, CALLS, THOUGHTS, is_result, kind_of
 from .protocol import Message, Tool
 
-_WORD, _READ = re.compile(r"\w+"), 500
-"""What of a message is looked for in a rendering, and in how many of its characters."""
+_TEXTS = frozenset({"content", "text", "output", *ARGUMENTS})
+"""Under which keys of a message a template must render every text; those of arguments have any keys."""
+_CALLS = ("tool_calls", "function")
 
 
 def in_chat_form(message: Message) -> Message:
@@ -30,11 +30,20 @@ def in_chat_form(message: Message) -> Message:
     return {"role": "assistant", "content": "" if call is item else content or "", "tool_calls": [made]}
 
 
-def with_marks(message: Message, mark: str) -> Message:
-    """Returns a message whose calls name a function that no text has, to be looked for in a rendering."""
-    calls = [call for call in blocks_of(message.get("tool_calls")) if kind_of(call) == "function"]
-    made = [{**call, "function": {**call["function"], "name": mark}} for call in calls]
-    return {**message, "tool_calls": made} if made else message
+def with_marks(held: Any, mark: Callable[[str], str], key: str = "") -> Any:
+    """Returns a message, or what it has at a key, with marks for its texts and the functions it calls."""
+    if isinstance(held, str):
+        return mark(held) if key in _TEXTS and held.strip() else held
+    if isinstance(held, (list, tuple)):
+        return [with_marks(one, mark, key) for one in held]
+    kind = kind_of(held)
+    if not isinstance(held, Mapping) or (key and kind in THOUGHTS):  # which templates leave out
+        return held
+    whole = {"data"} if kind == "text" else {"name"} if key in _CALLS or kind in CALLS else set()
+    inside = key if key in ARGUMENTS else ""
+    as_it_is = {"content"} if held.get("tool_calls") else ()  # some templates show the calls alone
+    names = {k: inside or ("text" if k in whole else k) for k in held}
+    return {k: one if k in as_it_is else with_marks(one, mark, names[k]) for k, one in held.items()}
 
 
 def with_objects(message: Message) -> Message:
@@ -57,12 +66,6 @@ def with_all_fields(tool: Tool) -> Tool:
         return tool
     made = {"name": function.get("name"), "description": None, "parameters": None, **function}
     return {**tool, "function": made}
-
-
-def first_words(content: Any) -> list[str]:
-    """Returns the words at the start of a content, which a rendering of it has."""
-    texts = [block_text(block) or "" for block in blocks_of(content)]
-    return _WORD.findall(" ".join(texts)[:_READ])[:-1]
 
 
 def _parsed(call: Any) -> Any:

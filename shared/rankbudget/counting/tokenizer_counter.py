@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from ..errors import CounterUnavailableError, check_list
+from ..errors import CounterUnavailableError, check_list, shown
 from . import messages as framing
 from .base import DIGEST_OVER, TextCounter
 from .blocks import blocks_of
-from .engine_forms import first_words, in_blocks, in_chat_form, with_all_fields, with_marks, with_objects
+from .engine_forms import in_blocks, in_chat_form, with_all_fields, with_marks, with_objects
 from .media import MediaTable
 from .profiles import RenderingProfile, apply_profile, in_profile, join_contents
 from .protocol import Message, Tool
@@ -139,17 +139,24 @@ class TokenizerCounter(TextCounter):
         """Returns why a template refuses a conversation, or what it leaves out; None where it shows all."""
         if self._render is None:
             return None
-        marked = [with_marks(in_chat_form(m), f"call{n}mark") for n, m in enumerate(messages)]
+        chat = [with_objects(in_chat_form(message)) for message in messages]
+        for number, message in enumerate(chat):
+            if "parts" in message or message.get("role") is None:
+                return f"message {number} with {', '.join(map(repr, message))}"
+        texts: list[tuple[int, str]] = []
+
+        def mark(number: int, text: str) -> str:
+            texts.append((number, text))
+            return f"mark{len(texts)}x"
+
         try:
-            shown = self.render(marked, tools)
+            rendered = self.render([with_marks(m, partial(mark, n)) for n, m in enumerate(chat)], tools)
         except TemplateRefusedError as error:
             return str(error)
-        for number, message in enumerate(marked):
-            named = re.findall(r"call\d+mark", str(message.get("tool_calls")))
-            words = named if message.get("role") == "assistant" else first_words(message.get("content"))
-            if not all(word in shown for word in words) or shown.count(f"call{number}mark") < len(named):
-                return f"it leaves out message {number}, of role {message.get('role')!r}"
-        return "it reads no 'parts'" if any("parts" in message for message in messages) else None
+        for place, (number, text) in enumerate(texts, start=1):
+            if f"mark{place}x" not in rendered:
+                return f"it leaves out message {number}, of role {chat[number]['role']!r}: {shown(text)}"
+        return None
 
     def count_message(self, message: Message) -> int:
         """Returns what one message adds; exact when `additive`, an estimate otherwise."""

@@ -201,7 +201,7 @@ def test_missing_files_and_folders_are_named(chat, tmp_path, capsys):
 
 def test_impossible_limits_are_told(chat, capsys):
     """A negative window, a reserve beyond the window, a window too small for what must stay, an unknown model."""
-    assert "context_window must be a whole number from 1 (got -5)" in failed(
+    assert "--window must be a whole number from 1 (got -5)" in failed(
         capsys, "fit", chat, "--window", -5
     )
     assert "reserve must leave room" in failed(capsys, "fit", chat, "--window", 100, "--reserve", 200)
@@ -222,13 +222,13 @@ def test_an_unknown_model_beside_a_window_is_noted(chat, capsys):
 def test_the_installed_command_works_and_help_lists_the_commands():
     """The entry point of the distribution starts, and argparse's own mistakes are status 2."""
     done = subprocess.run(
-        [sys.executable, "-m", "rankbudget.cli.main", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "rankbudget", "--help"], capture_output=True, text=True, check=True
     )
     assert "fit" in done.stdout
     assert "demo" in done.stdout
     assert (
         subprocess.run(
-            [sys.executable, "-m", "rankbudget.cli.main", "fit"], capture_output=True, check=False
+            [sys.executable, "-m", "rankbudget", "fit"], capture_output=True, check=False
         ).returncode
         == 2
     )
@@ -291,7 +291,7 @@ def test_the_error_of_a_full_disk_names_the_file_of_a_batch(tmp_path):
 @pytest.mark.slow
 def test_a_closed_pipe_is_no_error(chat):
     """`rankbudget fit ... | head` ends quietly."""
-    command = f'"{sys.executable}" -m rankbudget.cli.main fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'
+    command = f'"{sys.executable}" -m rankbudget fit "{chat}" --json | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
 
