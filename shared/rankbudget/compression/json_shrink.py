@@ -117,7 +117,7 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str
     if len(large) < sum(size > _SMALL for size in sizes.values()):
         beside = max(beside, room // 4)
     share = (room - min(beside, room // 2)) // max(1, len(large))
-    naming = [key for key in keys if sizes[key] <= _WHOLE_STRING][:1]  # else the others have no owner
+    naming = [*filter(lambda key: sizes[key] <= _WHOLE_STRING, keys)][:1]
     order = list(dict.fromkeys([*naming, *large, *named, *order]))
     chosen: dict[str, Any] = {}
     for left, key in zip(range(len(order), 0, -1), order, strict=True):
@@ -125,10 +125,12 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str
         most = share if key in large else room if whole else room // left
         item = shrink(value[key], most - len(key) - 4, asked)
         size = len(key) + 4 + _size(item)
-        if size <= room and (chosen or key in naming or not naming):
+        if size <= room:
             chosen[key] = item
             room -= size
-    kept = {key: chosen[key] for key in value if key in chosen}
+    if not chosen.keys() >= {*naming}:  # without its name, what it says could be another's
+        chosen = {}
+    kept = {key: chosen[key] for key in filter(chosen.__contains__, value)}
     if len(kept) < len(value):
         kept["..."] = counted(len(value) - len(kept), "more key")
     return kept

@@ -36,14 +36,20 @@ def with_marks(held: Any, mark: Callable[[str], str], key: str = "") -> Any:
         return mark(held) if key in _TEXTS and held.strip() else held
     if isinstance(held, (list, tuple)):
         return [with_marks(one, mark, key) for one in held]
-    kind = kind_of(held)
-    if not isinstance(held, Mapping) or (key and kind in THOUGHTS):  # which templates leave out
+    if not isinstance(held, Mapping) or (key and kind_of(held) in THOUGHTS):  # which templates leave out
         return held
-    whole = {"data"} if kind == "text" else {"name"} if key in _CALLS or kind in CALLS else set()
-    inside = key if key in ARGUMENTS else ""
-    as_it_is = {"content"} if held.get("tool_calls") else ()  # some templates show the calls alone
-    names = {k: inside or ("text" if k in whole else k) for k in held}
-    return {k: one if k in as_it_is else with_marks(one, mark, names[k]) for k, one in held.items()}
+    return {k: with_marks(one, mark, _read_as(k, held, key)) for k, one in held.items()}
+
+
+def _read_as(key: str, held: Mapping[str, Any], outer: str) -> str:
+    """Returns the key under which templates read what a message, a block or a call has at `key`."""
+    if outer in ARGUMENTS:
+        return outer
+    if key == "content" and held.get("tool_calls"):
+        return ""  # some templates show the calls alone
+    kind = kind_of(held)
+    is_named = key == "name" and (outer in _CALLS or kind in CALLS)
+    return "text" if is_named or (key == "data" and kind == "text") else key
 
 
 def with_objects(message: Message) -> Message:

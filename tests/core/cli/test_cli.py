@@ -201,9 +201,7 @@ def test_missing_files_and_folders_are_named(chat, tmp_path, capsys):
 
 def test_impossible_limits_are_told(chat, capsys):
     """A negative window, a reserve beyond the window, a window too small for what must stay, an unknown model."""
-    assert "--window must be a whole number from 1 (got -5)" in failed(
-        capsys, "fit", chat, "--window", -5
-    )
+    assert "--window must be a whole number from 1 (got -5)" in failed(capsys, "fit", chat, "--window", -5)
     assert "reserve must leave room" in failed(capsys, "fit", chat, "--window", 100, "--reserve", 200)
     assert "the system prompt must have at most 2 tokens" in failed(capsys, "fit", chat, "--window", 11)
     assert "what must stay needs" in failed(capsys, "fit", chat, "--window", 30)
