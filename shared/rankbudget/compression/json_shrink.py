@@ -16,6 +16,7 @@ _NAMES_FIRST = re.compile(
     r"(?:^|[_.-])(?:id|uuid|key|name|title|status|state|code|error|message|url|path|date|amount|price"
     r"|total|type)s?$|Id$"
 )
+_NAMES = re.compile(r"(?:^|[_.-])(?:id|uuid|key|name|title)s?$|Id$")
 _WHOLE_STRING = 48
 """Strings this short are ids, names, dates and codes: cutting them saves little and breaks them."""
 _SMALL = 4 * _WHOLE_STRING
@@ -50,12 +51,12 @@ class Asked:
         return ranked[0][:1], by_importance(value, self.words, ends_first=1, ranked=ranked)
 
 
-def shrink(value: Any, target: int, asked: Asked) -> Any:
-    """Returns `value` in about `target` characters of dense JSON."""
+def shrink(value: Any, target: int, asked: Asked, *, is_item: bool = False) -> Any:
+    """Returns `value` in about `target` characters of dense JSON; an item of several keeps its name."""
     if _size(value) <= target:
         return value
     if isinstance(value, dict):
-        return _shrink_object(value, target, asked)
+        return _shrink_object(value, target, asked, is_item=is_item)
     if isinstance(value, list):
         return _shrink_array(value, target, asked)
     if isinstance(value, str) and not isinstance(value, Number):
@@ -95,7 +96,9 @@ def _shrink_string(value: str, target: int, asked: Asked) -> str:
     return f"{start} [{len(value) - len(start) - len(end)} chars] {end}"
 
 
-def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str, Any]:
+def _shrink_object(
+    value: dict[str, Any], target: int, asked: Asked, *, is_item: bool = False
+) -> dict[str, Any]:
     """Returns an object with ids, names and errors whole; larger values share what is left.
 
     Those that were asked for share first. Columns of a table lose the same rows.
@@ -117,7 +120,8 @@ def _shrink_object(value: dict[str, Any], target: int, asked: Asked) -> dict[str
     if len(large) < sum(size > _SMALL for size in sizes.values()):
         beside = max(beside, room // 4)
     share = (room - min(beside, room // 2)) // max(1, len(large))
-    naming = [*filter(lambda key: sizes[key] <= _WHOLE_STRING, keys)][:1]
+    short = [*filter(lambda key: sizes[key] <= _WHOLE_STRING, keys)]
+    naming = [*filter(_NAMES.search, short), *short][:is_item]
     order = list(dict.fromkeys([*naming, *large, *named, *order]))
     chosen: dict[str, Any] = {}
     for left, key in zip(range(len(order), 0, -1), order, strict=True):
@@ -149,7 +153,7 @@ def _shrink_array(
         share = room // min(missing, 2 if i in named else missing) if missing > 0 else 0
         size = _size(item)
         if missing > 0 and size >= min(2 * share, room):
-            item = shrink(item, share - 1, asked)
+            item = shrink(item, share - 1, asked, is_item=True)
             size = _size(item)
         if size < room:
             kept[i] = item
