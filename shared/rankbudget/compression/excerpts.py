@@ -251,19 +251,36 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
         piece = f"{piece}\n{answer}"
     elif len(piece) > most:
         piece = _shortened(piece, asked, most)
-        before, behind = "" if piece.startswith(_GAP) else before, "" if piece.endswith(_GAP) else behind
+        before, behind = (
+            "" if piece.startswith(_GAP) else before,
+            "" if piece.endswith(_GAP.rstrip()) else behind,
+        )
     elif before and len(start := pieces[0].strip()) + len(piece) <= most:
         before = f"{start}{gap if at > 1 else gap[0]}"
     return f"{before}{piece}{behind}".strip() if piece else ""
 
 
 def _shortened(line: str, asked: Words, most: int) -> str:
-    """Returns the start of a line and what is around the words asked for, else its end, in `most` characters.
+    """Returns the start of a line and what is around the words asked for in it, in `most` characters.
 
     Without its start, which says whose it is, a line would be read as another record's.
     """
     body = line.rstrip()
-    starts = _places(body, asked) or [0, len(body)]
+    if places := _places(body, asked):
+        shown = _shown(places, most, len(body))
+    else:
+        first = max(0, most - len(_GAP))
+        shown = [[0, last_end(body, first, first // 2) or first]]
+    parts = [body[_beside(body, first, 1) : _end(body, last)].strip() for first, last in shown]
+    if not any(parts):
+        return ""
+    before = line[: len(line) - len(line.lstrip())] if parts[0] and not shown[0][0] else _GAP
+    behind = "" if shown[-1][1] >= len(body) else _GAP.rstrip()
+    return f"{before}{_GAP.join(filter(None, parts))}{behind}{line[len(body) :]}"
+
+
+def _shown(starts: Sequence[int], most: int, size: int) -> list[list[int]]:
+    """Returns which parts of a line of so many characters are shown: its start, and around the `starts`."""
     head = min(_NARROW, most // 3) if starts[0] else 0
     most -= head
     starts = starts if most >= len(starts) * _NARROW else starts[:1]
@@ -271,15 +288,10 @@ def _shortened(line: str, asked: Words, most: int) -> str:
     for _ in range(_ROUNDS):  # windows that meet become one, which leaves room to widen all
         used = sum([last - first for first, last in shown])
         share += (most - (len(shown or starts) + 1) * len(_GAP) - used) // len(shown or starts)
-        shown = _windows(starts, share, len(body)) if share > 0 else []
-    if shown and head:
-        shown = [[0, head], *shown] if shown[0][0] > head else [[0, shown[0][1]], *shown[1:]]
-    parts = [body[_beside(body, first, 1) : _end(body, last)].strip() for first, last in shown]
-    if not any(parts):
-        return ""
-    before = line[: len(line) - len(line.lstrip())] if shown[0][0] == 0 else _GAP
-    behind = line[len(body) :] if shown[-1][1] >= len(body) else _GAP
-    return f"{before}{_GAP.join(filter(None, parts))}{behind}"
+        shown = _windows(starts, share, size) if share > 0 else []
+    if not shown or not head:
+        return shown
+    return [[0, head], *shown] if shown[0][0] > head else [[0, shown[0][1]], *shown[1:]]
 
 
 def _windows(starts: Sequence[int], share: int, size: int) -> list[list[int]]:

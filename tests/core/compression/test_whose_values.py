@@ -100,3 +100,20 @@ def _shown(text: str, place: str, asked: str, limit: int) -> str:
     }[place]
     fitted = fit_messages(chat, max_tokens=limit, counter="gpt-4o").messages
     return "\n".join(str(m["content"] or "") for m in fitted if m["content"] != asked)
+
+
+@pytest.mark.parametrize("limit", range(80, 200, 12))
+def test_a_line_of_which_nothing_is_asked_keeps_its_start(limit: int) -> None:
+    """Half of one sentence and half of another would say what neither says."""
+    rng = random.Random(limit)
+    said = "the {} was built by monks|nobody liked the {}|a storm broke the {}|the {} held for years|ships passed the {}"
+    lines = [
+        " ".join(f"{one.format(rng.choice(PLACES)).capitalize()}." for one in rng.sample(said.split("|"), 4))
+        for _ in range(8)
+    ]
+    shown = [
+        line for line in _shown("\n\n".join(lines), "a new result", "Sum it up.", limit).split("\n") if line
+    ]
+    assert shown
+    for line in shown:
+        assert line.startswith("[...") or any(whole.startswith(line.removesuffix(" ...")) for whole in lines)
