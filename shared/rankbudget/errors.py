@@ -219,17 +219,13 @@ def check_options(owner: str, given: Iterable[str], allowed: Iterable[str]) -> N
 def named_options(function: F, *, kinds_too: bool = True) -> F:
     """Makes a call with unknown, missing or wrongly typed options a BudgetConfigError that names them.
 
-    Numbers are left to the function, which knows their ranges.
+    Numbers are left to the function, which knows their ranges, until it fails.
     """
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        stated, problems = _stated(function) if kinds_too else {}, list[str]()
-        for name, value in (*zip(stated, args, strict=False), *options.items()):
-            kinds, words = stated.get(name, ((), ""))
-            if kinds and not isinstance(value, kinds):
-                problems.append(f"{name} must be {words} (got {shown(value)})")
-        refuse(problems)
+        stated = _stated(function) if kinds_too else {}
+        refuse(_wrong(stated, (*zip(stated, args, strict=False), *options.items())))
         try:
             return function(*args, **options)
         except TypeError as error:
@@ -248,12 +244,23 @@ _PLAIN: dict[str, tuple[Any, str]] = {
     "str": (str, "a text"), "bool": (bool, "True or False"), "None": (type(None), "None"),
     "PathLike[str]": (PathLike, "a path"),
 }  # fmt: skip
+_NUMBERS: dict[str, tuple[Any, str]] = {"int": (int, "a whole number"), "float": (int | float, "a number")}
+
+
+def _wrong(stated: Mapping[str, Any], given: Iterable[tuple[str, Any]]) -> list[str]:
+    """Returns what is wrong with the kinds of the values given."""
+    known = [(name, value, *stated.get(name, ((), ""))) for name, value in given]
+    return [
+        f"{name} must be {words} (got {shown(value)})"
+        for name, value, kinds, words in known
+        if kinds and not isinstance(value, kinds)
+    ]
 
 
 @functools.cache
-def _stated(function: Any) -> dict[str, tuple[tuple[Any, ...], str]]:
+def _stated(function: Any, *, numbers: bool = False) -> dict[str, tuple[tuple[Any, ...], str]]:
     """Returns the kinds of a function's parameters, in order; no kinds where one is no plain class."""
-    known = dict(_PLAIN)
+    known = {**_PLAIN, **(_NUMBERS if numbers else {})}
     for name, held in function.__globals__.items():
         if inspect.isclass(held) and not getattr(held, "_is_protocol", hasattr(held, "__total__")):
             known.setdefault(name, (held, f"a {name}"))
@@ -300,9 +307,10 @@ def check_call(
     signature = inspect.signature(function)
     owner = function.__qualname__.removesuffix(".__init__")
     try:
-        signature.bind(*args, **options)
+        given = signature.bind(*args, **options).arguments
     except TypeError as refused:
         names = [name for name in signature.parameters if name not in {"self", "cls"}]
         check_options(owner, options, names)
         msg = f"{owner} must be called as {owner}({', '.join(names)}), by name (got: {refused})."
         raise BudgetConfigError(msg) from error
+    refuse(_wrong(_stated(function, numbers=True), given.items()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from ..errors import BudgetExceededError
+from ..errors import BudgetExceededError, named_options, refuse
 from ..segment import block_named, ranked_as
 from .validation import PARTS, FrozenDict
 
@@ -45,10 +46,12 @@ class BudgetArithmetic:
         """Tokens of all fixed sizes with question, reserve and safety."""
         return sum(self.sizes.values()) + self.reserve_tokens() + self.safety_tokens()
 
+    @named_options
     def reserve_tokens(self, system_tokens: int = 0) -> int:
         """Returns the tokens kept for the answer beside a system prompt of `system_tokens`."""
         return self.split(system_tokens=system_tokens)[0]
 
+    @named_options
     def safety_tokens(self, *, system_tokens: int = 0, band: float = 0.0) -> int:
         """Returns the tokens kept empty beside `system_tokens`: a counter may be too low by the share `band`.
 
@@ -59,6 +62,7 @@ class BudgetArithmetic:
         """
         return self.split(system_tokens=system_tokens, band=band)[1]
 
+    @named_options
     def limit(self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None) -> int:
         """Returns the largest prompt: window - reserve - safety.
 
@@ -74,6 +78,7 @@ class BudgetArithmetic:
         """
         return self.split(system_tokens=system_tokens, band=band, ceiling=ceiling)[2]
 
+    @named_options
     def split(
         self, *, system_tokens: int = 0, band: float = 0.0, ceiling: int | None = None
     ) -> tuple[int, int, int]:
@@ -91,6 +96,7 @@ class BudgetArithmetic:
         most = limit if ceiling is None else min(limit, ceiling * PARTS // within)
         return reserve, prompt - limit, most
 
+    @named_options
     def ceiling_for(self, limit: int, *, band: float) -> int:
         """Returns the `ceiling` that makes `limit` the largest prompt for a counter with this `band`.
 
@@ -102,8 +108,11 @@ class BudgetArithmetic:
         return -(-limit * self._with_band(band) // PARTS)
 
     def _with_band(self, band: float) -> int:
+        if not 0 <= band < math.inf:
+            refuse([f"band must be a number from 0 (got {band})"])
         return PARTS + (round(band * PARTS) if self.safety is None or self.keep_band else 0)
 
+    @named_options
     def room(self, *, fixed: int = 0, system_tokens: int | None = None, band: float = 0.0) -> int:
         """Returns what the blocks may share: window - reserve - safety - `fixed`.
 
@@ -127,6 +136,7 @@ class BudgetArithmetic:
             raise BudgetExceededError(msg, limit=limit, needed=fixed, blocks=parts)
         return limit - fixed
 
+    @named_options
     def check_system(self, system_tokens: int) -> None:
         """Raises BudgetExceededError when `system_tokens` exceed the system size or `max_system_ratio`."""
         limits = [(self.sizes["system"], "its size", "sizes['system']")] if "system" in self.sizes else []
@@ -143,6 +153,7 @@ class BudgetArithmetic:
             blocks = {"system": system_tokens}
             raise BudgetExceededError(msg, limit=most, needed=system_tokens, blocks=blocks)
 
+    @named_options
     def rank_of(self, block: str) -> int:
         """Returns the rank of `block`, 1 = cut last.
 
@@ -156,6 +167,7 @@ class BudgetArithmetic:
         name = name if name in self.ranks else ranked_as(name)
         return self.ranks[name] if name in self.ranks else known[name]
 
+    @named_options
     def share_of(self, block: str) -> float:
         """Returns the share (0-1) of the room that is the own of `block`; 0 when it has none or a size.
 

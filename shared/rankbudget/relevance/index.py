@@ -15,8 +15,10 @@ from ..errors import (
     CounterUnavailableError,
     EmbeddingIndexError,
     check_count,
+    check_list,
     named_options,
     refuse,
+    shown,
 )
 from ..segment import Scope, Segment
 from .corpus import scored_texts
@@ -97,6 +99,7 @@ class EmbeddingIndex:
             return len(self) > self.faiss_above and importlib.util.find_spec("faiss") is not None
         return self.backend == "faiss"
 
+    @named_options
     def add(
         self, texts: Sequence[str | Segment], *, metadata: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
@@ -113,11 +116,13 @@ class EmbeddingIndex:
         if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
             msg = f"texts must be a list of texts or segments (got {type(texts).__name__}); put it in a list"
             raise EmbeddingIndexError(msg)
-        if metadata is not None and len(metadata) != len(texts):
-            msg = (
-                f"metadata must have one entry per text (got {len(metadata)} entries for {len(texts)} texts)"
-            )
-            raise EmbeddingIndexError(msg)
+        if metadata is not None:
+            check_list("metadata", metadata, "mappings")
+            if len(metadata) != len(texts) or not all(isinstance(one, Mapping) for one in metadata):
+                msg = (
+                    f"metadata must have one mapping per text (got {shown(metadata)} for {len(texts)} texts)"
+                )
+                raise EmbeddingIndexError(msg)
         start = len(self)
         fresh = [
             text if isinstance(text, Segment) else Segment(id=str(start + i), text=text)
