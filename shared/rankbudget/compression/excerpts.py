@@ -32,7 +32,7 @@ from .importance import (
 Excerpt = Callable[[int], str]
 """Makes an excerpt in about so many characters."""
 
-_FEWEST_LINES, _FEWEST = 6, 3
+_FEWEST_LINES, _FEWEST = 3, 3
 _LONGEST_SHARE, _SHORT = 4, 80
 _MARKER, _GAP = 24, " ... "
 _ROUNDS, _NARROW = 3, 24
@@ -203,7 +203,7 @@ def _pick(
     for i in best:
         marks = _MARKER * (2 - (i in (0, len(pieces) - 1)))
         if len(pieces[i]) + marks > target:
-            return _alone(pieces, i, named[i], target)
+            return _alone(pieces, i, named[i], target, kind)
     longest = max(target // _LONGEST_SHARE, _SHORT)
     room = target
     kept: dict[int, str] = {}
@@ -216,7 +216,7 @@ def _pick(
         free = room - (0 if beside else _MARKER)
         most = free if i in named else longest
         if len(piece) > most and (kind == "line" or i in best):  # half a sentence may say what is false
-            piece = _shortened(piece, named.get(i, frozenset()), most)
+            piece = _shortened(piece, named.get(i, frozenset()), most, kind)
         if 0 < len(piece) <= free:
             kept[i] = piece
             room -= len(piece) + room - free
@@ -238,7 +238,7 @@ def _joined(pieces: Sequence[str], kept: Mapping[int, str], kind: str) -> str:
     return "".join(out).strip("\n")
 
 
-def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
+def _alone(pieces: Sequence[str], at: int, asked: Words, target: int, kind: str) -> str:
     """Returns one piece, cut around the words asked for where it must be; short marks replace the others.
 
     The start of the text stays where it has room.
@@ -250,7 +250,7 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
     if answer and len(piece) + 1 + len(answer) <= most:
         piece = f"{piece}\n{answer}"
     elif len(piece) > most:
-        piece = _shortened(piece, asked, most)
+        piece = _shortened(piece, asked, most, kind)
         before, behind = (
             "" if piece.startswith(_GAP) else before,
             "" if piece.endswith(_GAP.rstrip()) else behind,
@@ -260,14 +260,14 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int) -> str:
     return f"{before}{piece}{behind}".strip() if piece else ""
 
 
-def _shortened(line: str, asked: Words, most: int) -> str:
-    """Returns the start of a line and what is around the words asked for in it, in `most` characters.
+def _shortened(line: str, asked: Words, most: int, kind: str) -> str:
+    """Returns what is around the words asked for in a piece of a text, else its start, in `most` characters.
 
-    Without its start, which says whose it is, a line would be read as another record's.
+    One of several lines keeps its start, too, which says whose it is.
     """
     body = line.rstrip()
     if places := _places(body, asked):
-        shown = _shown(places, most, len(body))
+        shown = _shown(places, most, len(body), head=_NARROW if kind == "line" else 0)
     else:
         first = max(0, most - len(_GAP))
         shown = [[0, last_end(body, first, first // 2) or first]]
@@ -279,9 +279,9 @@ def _shortened(line: str, asked: Words, most: int) -> str:
     return f"{before}{_GAP.join(filter(None, parts))}{behind}{line[len(body) :]}"
 
 
-def _shown(starts: Sequence[int], most: int, size: int) -> list[list[int]]:
-    """Returns which parts of a line of so many characters are shown: its start, and around the `starts`."""
-    head = min(_NARROW, most // 3) if starts[0] else 0
+def _shown(starts: Sequence[int], most: int, size: int, head: int) -> list[list[int]]:
+    """Returns which parts of so many characters are shown: `head` of them at most, and around the `starts`."""
+    head = min(head, most // 3) if starts[0] else 0
     most -= head
     starts = starts if most >= len(starts) * _NARROW else starts[:1]
     share, shown = 0, list[list[int]]()

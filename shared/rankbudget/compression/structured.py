@@ -101,7 +101,7 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
         return made
     make = excerpt_of(text, asked, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
-    return kept or cut_from(text, start, max_tokens, counter, "...", "both")
+    return kept or cut_from(text, start, max_tokens, counter, "...", "start")
 
 
 def _by_parts(text: str, max_tokens: int, counter: TokenCounter, question: str) -> str:

@@ -76,11 +76,11 @@ def _allowed(timeline: Timeline, units: Sequence[Unit], room: int, long: Mapping
 def shortened(
     timeline: Timeline, caps: Mapping[int, int], asked_at: Mapping[int, tuple[int, ...]] = NO_EDITS
 ) -> dict[int, Any]:
-    """Returns copies of the messages that change with at most so many tokens, by `caps`, in each part.
+    """Returns copies of the messages at the positions of `caps` with at most so many tokens in each part.
 
     Results of one step that are capped alike share their room: what the question names has what it needs.
     A text is shortened for the questions that are `asked_at` other positions, by its own position; where
-    that says nothing, for the current one.
+    that says nothing, for the current one. One that has room for all is the message itself.
     """
     from ..compression.structured import remembered_cut  # loaded only where a text is shortened
 
@@ -100,6 +100,7 @@ def shortened(
             texts[i] += cuts
             changed.update([i] if cuts != list(part) else [])
         made.update({i: timeline.codec.with_text(timeline.messages[i], texts[i]) for i in changed})
+        made.update({i: timeline.messages[i] for i in group if i not in changed})
     return made
 
 

@@ -38,7 +38,8 @@ def decisions_on(
             parts.append(made)
 
     size = len(timeline.messages)
-    reasons = {**timeline.repairs, **dict.fromkeys(edits, "message_cap")}
+    cut = [i for i in edits if edits[i] != timeline.messages[i]]
+    reasons = {**timeline.repairs, **dict.fromkeys(cut, "message_cap")}
     whole = [i for i in chosen if i not in reasons]
     if written is not None:
         ahead, whole = whole[: written[0]], whole[written[0] :]  # only pinned ones come before a summary
