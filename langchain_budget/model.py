@@ -343,10 +343,8 @@ def _counted(bind_tools: Callable[..., Any]) -> Callable[..., Any]:
     def bind(self: Any, tools: Any, **options: Any) -> Any:
         made = bind_tools(self, tools, **options)
         budget: RequestBudget | None = getattr(self, FIELD)
-        if budget is None or not isinstance(
-            made, _Bounded
-        ):  # a binding passes the tools on with each request
-            return made
+        if budget is None or not isinstance(made, _Bounded):
+            return made  # a binding passes the tools on with each request
         return _bounded(made, replace(budget, tools=tools))
 
     return bind

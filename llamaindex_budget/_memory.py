@@ -67,9 +67,8 @@ class SessionMemory(BaseMemory):
     _has_budget: bool = PrivateAttr(default=False)
     _derived: int | None = PrivateAttr(default=None)  # the token limit that was taken from the budget
     _of_llm: dict[str, Any] = PrivateAttr(default_factory=dict)  # what is known of its LLM
-    _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(
-        default=(None, {})
-    )  # frames, after what decides them
+    # Frames, after what decides them.
+    _framed: tuple[Any, Mapping[str, int]] = PrivateAttr(default=(None, {}))
 
     @classmethod
     def class_name(cls) -> str:
@@ -310,9 +309,8 @@ class SessionMemory(BaseMemory):
         summarizer_or_warning(self._given["summarizer"], pickled=False)
         if self.token_limit == self._derived:
             data.pop("token_limit", None)  # it is the budget's
-        if (
-            workflow_callers()
-        ):  # what a context could not read again it leaves out, and takes from the next run
+        if workflow_callers():
+            # What a context could not read again it leaves out, and takes from the next run.
             read_settings(data, {})
             for block in data.get("memory_blocks", ()):
                 read_block(block)

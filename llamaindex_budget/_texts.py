@@ -203,9 +203,8 @@ def fit_texts(
             dedup=False,
         )
         kept = {places[segment.id]: segment.text for segment in result.segments}
-        over = (
-            counter.count(JOINT.join(kept.values())) + frame * len(kept) - most
-        )  # an estimate may be more than those of parts
+        # An estimate may be more than those of parts.
+        over = counter.count(JOINT.join(kept.values())) + frame * len(kept) - most
         if over <= 0:
             return kept, result.report
         room = max(1, room - over)

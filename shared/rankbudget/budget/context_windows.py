@@ -101,9 +101,8 @@ def window_asked_of(model: Any, arguments: Mapping[str, Any] | None = None) -> i
 
     What a request asks for, with its `arguments`, comes before the object's own field.
     """
-    extra = _attribute(
-        model, "additional_kwargs"
-    )  # where LlamaIndex's models keep what their server is asked
+    # Where LlamaIndex's models keep what their server is asked.
+    extra = _attribute(model, "additional_kwargs")
     extra = extra if isinstance(extra, Mapping) else {}
     for name in _SERVED:
         for value in ((arguments or {}).get(name), extra.get(name), _attribute(model, name)):

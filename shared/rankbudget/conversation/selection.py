@@ -37,12 +37,10 @@ class Selection:
     cut: Cut | None = None  # the remembered cut that was kept; None for a new one, or while all stays
     run: KeptRun | None = None  # what stays of older turns that were not parsed again
     edits: Mapping[int, Any] = field(default_factory=lambda: NO_EDITS)  # shortened copies by position
-    caps: Mapping[int, int] = field(
-        default_factory=lambda: NO_EDITS
-    )  # most tokens of each shortened text, by position
-    asked: Mapping[int, tuple[int, ...]] = field(
-        default_factory=lambda: NO_EDITS
-    )  # questions of remembered caps; other texts are shortened for the current one
+    # Most tokens of each shortened text, by position.
+    caps: Mapping[int, int] = field(default_factory=lambda: NO_EDITS)
+    # Questions of remembered caps; other texts are shortened for the current one.
+    asked: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: NO_EDITS)
     room: int = 0  # tokens that there were to choose for
     older: bool = False  # steps or exchanges were left out that may stay with shortened texts
 

@@ -145,9 +145,8 @@ class ThreadState:
             len(messages) >= self.size
             # What is asked beside results of no call does not look like a question.
             and (stop in (0, self.size) or prints.asks(stop, stop + 1) or self.has_question_of(prints))
-            and (
-                stop + 1 >= self.size or not prints.asks(stop + 1, self.size)
-            )  # its newest turn is one still
+            # Its newest turn is one still.
+            and (stop + 1 >= self.size or not prints.asks(stop + 1, self.size))
             and self.kept_hash == prints.hash_of_kept(self.pinned, self.start, stop, self.tail, self.size)
             and (not self._is_question_alone() or self.has_question_of(prints))
         )

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..counting.blocks import (
     ANSWERED_BY,
@@ -24,11 +24,9 @@ from ..counting.blocks import (
 from ..messages.call_ids import with_clear_ids
 from ..messages.codec import DictCodec, says_nothing
 from ..messages.texts import result_content
+from . import sqlalchemy_later as sa
 from .history_tables import keys
 from .plain import digest_of_text, read, written
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 _CALLS = CALLS - {"server_tool_use", "server_tool_call", "mcp_tool_use"}
 """Blocks that the application answers; what a provider's own tool did stays in its answer."""
@@ -39,30 +37,30 @@ _NOTE, _SEVERAL = "blocks", 0
 _CODEC = DictCodec()
 
 
-def note_blocks(connection: Connection, thread: int, rows: Iterable[tuple[str, str]]) -> None:
+def note_blocks(connection: sa.Connection, thread: int, rows: Iterable[tuple[str, str]]) -> None:
     """Notes who wrote rows, each given as its form and neutral text, that others read as other messages."""
     for form in {form for form, neutral in rows if _MAY_HOLD.search(neutral)}:
         noted = _noted(connection, thread)
         _note(connection, thread, _number(form) if noted in (None, _number(form)) else _SEVERAL)
 
 
-def has_blocks(connection: Connection, thread: int, form: str) -> bool:
+def has_blocks(connection: sa.Connection, thread: int, form: str) -> bool:
     """Returns whether other hosts than `form` wrote calls or results in blocks."""
     return _noted(connection, thread) not in (None, _number(form))
 
 
-def forget_blocks(connection: Connection, thread: int, form: str) -> None:
+def forget_blocks(connection: sa.Connection, thread: int, form: str) -> None:
     """Notes that the host `form` has written anew what others wrote in blocks."""
     _note(connection, thread, _number(form) if _noted(connection, thread) == _SEVERAL else None)
 
 
-def _noted(connection: Connection, thread: int) -> int | None:
+def _noted(connection: sa.Connection, thread: int) -> int | None:
     table = keys()
     mine = (table.c.thread == thread) & (table.c.key == _NOTE)
     return connection.execute(table.select().with_only_columns(table.c.sent).where(mine)).scalar()
 
 
-def _note(connection: Connection, thread: int, host: int | None) -> None:
+def _note(connection: sa.Connection, thread: int, host: int | None) -> None:
     table = keys()
     connection.execute(table.delete().where((table.c.thread == thread) & (table.c.key == _NOTE)))
     if host is not None:

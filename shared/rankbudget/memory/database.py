@@ -6,25 +6,24 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from ..errors import StoreConflictError, StoreError, check_number, refuse
 from . import forks
+from . import sqlalchemy_later as sa
 from .engine import file_of, in_memory, milliseconds, open_engine, prepare_sqlite
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
 
 WAIT = 30.0
 """Seconds that a write waits for other writers before it fails."""
 
-Migration = Callable[["Connection"], None]
+Migration = Callable[["sa.Connection"], None]
 """One step from a schema version to the next, run once, inside a transaction."""
 
-_BEGINS_HERE: WeakSet[Engine] = WeakSet()
+_BEGINS_HERE: WeakSet[sa.Engine] = WeakSet()
 """Engines whose transactions a `Database` begins; an engine may have several of these."""
 _MIGRATING = 7_265_342
 """Key of PostgreSQL's lock that lets one process at a time change the schema."""
@@ -51,19 +50,17 @@ class Database:
         self.engine = open_engine(place, self.wait)
         self.shown = self.engine.url.render_as_string(hide_password=True)
         self.process = os.getpid()
-        self.connections: set[Connection] = set()
+        self.connections: set[sa.Connection] = set()
         forks.watch(self)
         if self.is_sqlite and self.engine not in _BEGINS_HERE:
-            from sqlalchemy import event
-
-            event.listen(self.engine, "begin", self._begin_sqlite)
+            sa.event.listen(self.engine, "begin", self._begin_sqlite)
             _BEGINS_HERE.add(self.engine)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.in_memory:
             msg = "a database in memory must stay in its process (it was to be pickled). Use a file."
             raise StoreError(msg)
-        return _reopened, (self.engine.url.render_as_string(hide_password=False), self.wait)
+        return partial(Database, wait=self.wait), (self.engine.url.render_as_string(hide_password=False),)
 
     @property
     def is_sqlite(self) -> bool:
@@ -81,7 +78,7 @@ class Database:
         return file_of(self.engine.url)
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[sa.Connection]:
         """Gives a connection that sees one state of the database."""
         with self._named_errors(), self._connected() as connection:
             if not self.is_sqlite:  # by default each statement would see a state of its own
@@ -90,7 +87,7 @@ class Database:
                 yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         """Gives a connection whose changes are kept together when the block ends, or not at all.
 
         A broken rule of a table, as of a unique index, raises SQLAlchemy's IntegrityError.
@@ -103,14 +100,14 @@ class Database:
                     writing.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds(self.wait)}")
                 yield writing
 
-    def one_writer(self, connection: Connection, name: str) -> None:
+    def one_writer(self, connection: sa.Connection, name: str) -> None:
         """Waits until no other transaction writes what has this name; SQLite has one writer anyway."""
         if not self.is_sqlite:
             key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
 
     @contextmanager
-    def alone(self) -> Iterator[Connection]:
+    def alone(self) -> Iterator[sa.Connection]:
         """Gives a connection outside of transactions, for statements that cannot run inside one."""
         with self._named_errors(), self._connected() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT", rankbudget_begins=None)
@@ -125,8 +122,6 @@ class Database:
         Raises:
             StoreError: a newer version of this library wrote the database.
         """
-        from sqlalchemy import text
-
         with self.read() as connection:
             if self._version(connection, part, len(migrations)) == len(migrations):
                 return  # so a file that may only be read can be
@@ -142,15 +137,13 @@ class Database:
                 insert = "INSERT INTO rankbudget_schema (part, version) VALUES (:part, :version)"
                 update = "UPDATE rankbudget_schema SET version = :version WHERE part = :part"
                 row = {"part": part, "version": len(migrations)}
-                connection.execute(text(insert if known is None else update), row)
+                connection.execute(sa.text(insert if known is None else update), row)
 
-    def _version(self, connection: Connection, part: str, newest: int) -> int | None:
+    def _version(self, connection: sa.Connection, part: str, newest: int) -> int | None:
         """Returns the version of a part's tables; None where there are none."""
-        from sqlalchemy import inspect, text
-
-        if not inspect(connection).has_table("rankbudget_schema"):
+        if not sa.inspect(connection).has_table("rankbudget_schema"):
             return None
-        find = text("SELECT version FROM rankbudget_schema WHERE part = :part")
+        find = sa.text("SELECT version FROM rankbudget_schema WHERE part = :part")
         version: int | None = connection.execute(find, {"part": part}).scalar()
         if version is not None and version > newest:
             msg = (
@@ -165,7 +158,7 @@ class Database:
         self.engine.dispose()
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
+    def _connected(self) -> Iterator[sa.Connection]:
         if refused := forks.refusal(self):
             msg = f"the database {self.shown} {refused}"
             raise StoreError(msg)
@@ -176,7 +169,7 @@ class Database:
             finally:
                 self.connections.discard(connection)
 
-    def _begin_sqlite(self, connection: Connection) -> None:
+    def _begin_sqlite(self, connection: sa.Connection) -> None:
         """Begins a transaction; a writer's takes the lock at once, as one taken later cannot wait for it."""
         driver: Any = connection.connection.dbapi_connection
         if driver.isolation_level is not None:
@@ -191,17 +184,14 @@ class Database:
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
         """Raises what the database or its driver refuses as errors of ours that say what to do."""
-        from sqlalchemy.exc import DBAPIError, IntegrityError
-        from sqlalchemy.exc import TimeoutError as NoConnectionError
-
         try:
             yield
-        except IntegrityError:
+        except sa.exc.IntegrityError:
             raise
-        except DBAPIError as error:
+        except sa.exc.DBAPIError as error:
             kind = StoreConflictError if getattr(error.orig, "sqlstate", "") in _CROSSED else StoreError
             raise kind(_explained(str(error.orig), self.shown, self.wait)) from error
-        except (OSError, UnicodeError, NoConnectionError, sqlite3.Error) as error:
+        except (OSError, UnicodeError, sa.exc.TimeoutError, sqlite3.Error) as error:
             raise StoreError(_explained(str(error), self.shown, self.wait)) from error
 
 
@@ -242,7 +232,3 @@ def _explained(said: str, shown: str, wait: float) -> str:
     low = said.lower()
     remedy = next((text for words, text in _REMEDIES if any(word in low for word in words)), "")
     return f"the database {shown} failed: {said.strip()[:400]}. {remedy.format(wait=wait)}".rstrip()
-
-
-def _reopened(url: str, wait: float) -> Database:
-    return Database(url, wait=wait)

@@ -8,12 +8,10 @@ import re
 import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import BudgetConfigError, CounterUnavailableError
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Engine
+from . import sqlalchemy_later as sa
 
 _PRAGMAS = ("synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -32000")
 """A commit survives a power cut; what is deleted is overwritten."""
@@ -23,20 +21,18 @@ _MOST_MILLISECONDS = 2**31 - 1
 _KNOWN = {"sqlite", "postgresql"}
 
 
-def open_engine(place: Any, wait: float) -> Engine:
+def open_engine(place: Any, wait: float) -> sa.Engine:
     """Returns the engine of a path, a URL or an engine; it connects at its first use."""
     try:
-        from sqlalchemy import Engine, create_engine
-        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+        if isinstance(place, sa.Engine):
+            return _known(place)
     except ImportError as error:
         msg = 'a store needs SQLAlchemy, which is not installed: pip install "rankbudget[sql]"'
         raise CounterUnavailableError(msg) from error
-    if isinstance(place, Engine):
-        return _known(place)
     try:
         url = _url_of(place)
-        return _known(create_engine(url, pool_timeout=wait, **_options(url, wait)))
-    except (ArgumentError, NoSuchModuleError) as error:
+        return _known(sa.create_engine(url, pool_timeout=wait, **_options(url, wait)))
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
         msg = (
             f"place must be a path or a database URL (got {_without_password(place)}): {type(error).__name__}"
         )
@@ -50,12 +46,10 @@ def open_engine(place: Any, wait: float) -> Engine:
         raise CounterUnavailableError(msg) from error
 
 
-def _options(url: URL, wait: float) -> dict[str, Any]:
-    from sqlalchemy.pool import QueuePool
-
+def _options(url: sa.URL, wait: float) -> dict[str, Any]:
     if in_memory(url):
         # It lives as long as its one connection, which one thread has at a time.
-        one = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+        one = {"poolclass": sa.QueuePool, "pool_size": 1, "max_overflow": 0}
         return {**one, "connect_args": {"check_same_thread": False}}
     if url.get_backend_name() == "sqlite":
         return {}
@@ -63,14 +57,12 @@ def _options(url: URL, wait: float) -> dict[str, Any]:
     return {"pool_pre_ping": True, "connect_args": timeout}
 
 
-def _url_of(place: Any) -> URL:
+def _url_of(place: Any) -> sa.URL:
     """Returns the URL of a place; a path becomes absolute, as the process may change its folder."""
-    from sqlalchemy import URL, make_url
-
     if isinstance(place, str) and "://" in place:
-        url = make_url(place)
+        url = sa.make_url(place)
     elif isinstance(place, (str, bytes, os.PathLike)) and os.fspath(place):
-        url = URL.create("sqlite", database=os.fsdecode(place))
+        url = sa.URL.create("sqlite", database=os.fsdecode(place))
     else:
         msg = f"place must be a path, a database URL or a SQLAlchemy engine (got {place!r:.200})"
         raise BudgetConfigError(msg)
@@ -80,14 +72,14 @@ def _url_of(place: Any) -> URL:
     return url.set(database=str(file.absolute())) if file and url.database == str(file) else url
 
 
-def in_memory(url: URL) -> bool:
+def in_memory(url: sa.URL) -> bool:
     """Returns whether it is a SQLite database without a file."""
     name = url.database or ":memory:"
     named = ":memory:" in name or "mode=memory" in name or url.query.get("mode") == "memory"
     return url.get_backend_name() == "sqlite" and named
 
 
-def file_of(url: URL) -> Path | None:
+def file_of(url: sa.URL) -> Path | None:
     """Returns the file of a SQLite database; None for one in memory or on a server."""
     if url.get_backend_name() != "sqlite" or in_memory(url):
         return None
@@ -115,7 +107,7 @@ def prepare_sqlite(driver: Any, wait: float) -> None:
         driver.execute(f"PRAGMA {pragma}")
 
 
-def _known(engine: Engine) -> Engine:
+def _known(engine: sa.Engine) -> sa.Engine:
     if engine.dialect.name not in _KNOWN:
         msg = f"place must be a SQLite or PostgreSQL database (got {engine.dialect.name})"
         raise BudgetConfigError(msg)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..errors import StoreError, named_failure
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .database import Database
 from .nearest import belongs_to
 from .outside import OUTSIDE, left_in, note, note_deleted, note_gone, noted
 from .tables import memories, owned_by
 from .vectors import BATCH, REST, SqlVectors, Whose, whose_of
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, TextClause
 
 _WITH_PUT = 16
 """Rows that a put adds to the index: its own, and others that wait."""
@@ -86,7 +84,7 @@ class ForeignVectors(SqlVectors):
     def embed(self, text: str) -> None:
         """Does nothing: the index embeds texts when it gets them."""
 
-    def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
+    def write(self, connection: sa.Connection, seq: int, text: str, vector: Any) -> None:
         """Notes that the index will get the row; no transaction waits for that."""
         del text, vector
         row = memories().select().where(memories().c.seq == seq)
@@ -184,13 +182,11 @@ class ForeignVectors(SqlVectors):
             self._held[row.seq] = row.digest
             self._unsure.pop(row.seq, None)
 
-    def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
+    def remove(self, wanted: sa.ColumnElement[bool]) -> tuple[str, ...]:
         """Removes rows from the index; first their marks, so that rows that stay are added again."""
-        from sqlalchemy import column, select, table
-
-        marks = table("rankbudget_memory_vectors", column("seq"), column("embedder"))
+        marks = sa.table("rankbudget_memory_vectors", sa.column("seq"), sa.column("embedder"))
         with self.database.write() as connection:
-            found = connection.execute(select(memories().c.seq, memories().c.id).where(wanted)).all()
+            found = connection.execute(sa.select(memories().c.seq, memories().c.id).where(wanted)).all()
             for start in range(0, len(found), BATCH):
                 seqs = [row.seq for row in found[start : start + BATCH]]
                 connection.execute(marks.delete().where(marks.c.seq.in_(seqs), marks.c.embedder == self.key))
@@ -271,7 +267,7 @@ class _Hits:
         self._hits = hits
 
     def nearest(
-        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
+        self, connection: sa.Connection, level: Scope, holds: sa.TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows that the index found, and that hold; it is asked for more where many do not."""
         del now
@@ -283,7 +279,7 @@ class _Hits:
             asked *= _WIDER
             hits = self._vectors.search(self._query, level, asked)
 
-    def scores(self, connection: Connection, seqs: Sequence[int]) -> dict[int, float]:
+    def scores(self, connection: sa.Connection, seqs: Sequence[int]) -> dict[int, float]:
         """Returns nothing: the index compares only what it finds."""
         del connection, seqs
         return {}
@@ -298,13 +294,11 @@ class _Hits:
 
     @staticmethod
     def _shown(
-        connection: Connection, hits: Sequence[tuple[str, float]], wanted: ColumnElement[bool]
+        connection: sa.Connection, hits: Sequence[tuple[str, float]], wanted: sa.ColumnElement[bool]
     ) -> list[tuple[int, float]]:
-        from sqlalchemy import select
-
         rows, seqs = memories().c, dict[str, int]()
         for start in range(0, len(hits), BATCH):
             names = [name for name, _ in hits[start : start + BATCH]]
-            found = connection.execute(select(rows.id, rows.seq).where(rows.id.in_(names), wanted))
+            found = connection.execute(sa.select(rows.id, rows.seq).where(rows.id.in_(names), wanted))
             seqs |= {row.id: row.seq for row in found}
         return [(seqs[name], score) for name, score in dict(hits).items() if name in seqs]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import StoreError
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .database import Database
 from .forms import NUMBERED
 from .history_tables import ARCHIVED, messages, reports, threads
@@ -15,8 +16,6 @@ from .tables import memories, memory_of, named_by
 from .terms import remove_terms
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
-
     from .protocol import Vectors
 
 _AT_ONCE = 500
@@ -28,12 +27,10 @@ _SERVER = (
 _PROCESSES = "what running processes hold: call forget() of their BudgetSession objects and caches"
 
 
-def remove_memories(connection: Connection, wanted: ColumnElement[bool]) -> list[int]:
+def remove_memories(connection: sa.Connection, wanted: sa.ColumnElement[bool]) -> list[int]:
     """Removes rows with their words and vectors, notes that they are gone, and returns their numbers."""
-    from sqlalchemy import select
-
     table = memories()
-    found = select(table.c.seq, table.c.id).where(wanted).order_by(table.c.seq).with_for_update()
+    found = sa.select(table.c.seq, table.c.id).where(wanted).order_by(table.c.seq).with_for_update()
     rows = connection.execute(found).all()
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
@@ -55,9 +52,8 @@ def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -
     parts = _parts(database)
     with database.write() as connection:
         if "memories" in parts:
-            if (
-                not database.is_sqlite
-            ):  # it waits for all that lock rows, as they would for it, and it for them
+            if not database.is_sqlite:
+                # It waits for all that lock rows, as they would for it, and it for them.
                 connection.exec_driver_sql(f"LOCK TABLE {memories().name} IN EXCLUSIVE MODE")
             rows = remove_memories(connection, named_by(subject, memories()))
             removed["memories"] = len(rows)
@@ -75,10 +71,8 @@ def forget(database: Database, subject: Scope, vectors: Vectors | None = None) -
 
 def _parts(database: Database) -> set[str]:
     """Returns the parts of the schema that there are, with today's tables of memories."""
-    from sqlalchemy import text
-
     with database.read() as connection:
-        parts = set(connection.execute(text("SELECT part FROM rankbudget_schema")).scalars())
+        parts = set(connection.execute(sa.text("SELECT part FROM rankbudget_schema")).scalars())
     if "memories" in parts:
         database.migrate("memories", MIGRATIONS)
     return parts
@@ -96,38 +90,34 @@ def _indexes_left(database: Database, subject: Scope, vectors: Vectors | None) -
     return [*failed, *others]
 
 
-def remove_histories(connection: Connection, subject: Scope) -> dict[str, int]:
+def remove_histories(connection: sa.Connection, subject: Scope) -> dict[str, int]:
     """Removes conversations of a user or project, and returns how much there was of each kind."""
-    from sqlalchemy import func, select
-
     table = threads()
     mine = named_by(subject, table)
-    named = select(table.c.owner, table.c.project, table.c.name).where(mine).order_by(table.c.seq)
+    named = sa.select(table.c.owner, table.c.project, table.c.name).where(mine).order_by(table.c.seq)
     rows = connection.execute(named.with_for_update()).all()
-    with_text = select(func.count()).select_from(table).where(mine & (table.c.summary != ""))
+    with_text = sa.select(sa.func.count()).select_from(table).where(mine & (table.c.summary != ""))
     summaries = connection.execute(with_text).scalar_one()
-    inside = messages().c.thread.in_(select(table.c.seq).where(mine))
+    inside = messages().c.thread.in_(sa.select(table.c.seq).where(mine))
     gone = connection.execute(messages().delete().where(inside)).rowcount
     connection.execute(table.delete().where(mine))
     whole = {(row.owner, row.project, row.name.removesuffix(ARCHIVED)) for row in rows}
     return {"messages": gone, "threads": len(whole), "summaries": summaries}
 
 
-def citing_memories(connection: Connection, subject: Scope) -> list[str]:
+def citing_memories(connection: sa.Connection, subject: Scope) -> list[str]:
     """Returns a sentence for each memory that stays, and cites messages of conversations that go."""
-    from sqlalchemy import select
-
     table, owners = messages(), threads()
     rows = connection.execute(memories().select().where(memories().c.sources != "[]"))
     citing = [memory_of(row) for row in rows]
     cited = sorted({source for memory in citing for source in memory.sources})
-    inside = table.c.thread.in_(select(owners.c.seq).where(named_by(subject, owners)))
+    inside = table.c.thread.in_(sa.select(owners.c.seq).where(named_by(subject, owners)))
     forgotten: set[str] = set()
     for start in range(0, len(cited), _AT_ONCE):
         part = cited[start : start + _AT_ONCE]
         numbers = [int(one.removeprefix(NUMBERED)) for one in part if _is_number(one)]
         ids = table.c.name.in_(part) | table.c.seq.in_(numbers)
-        found = connection.execute(select(table.c.name, table.c.seq).where(inside & ids))
+        found = connection.execute(sa.select(table.c.name, table.c.seq).where(inside & ids))
         forgotten |= {one for row in found for one in (row.name, f"{NUMBERED}{row.seq}")}
     return [
         f"the memory {memory.key or memory.id!r} of {memory.scope} cites messages that were forgotten: "
@@ -145,14 +135,12 @@ def _is_number(name: str) -> bool:
 
 def wipe(database: Database) -> tuple[str, ...]:
     """Overwrites what deleted rows left in the files; returns what it could not reach."""
-    from sqlalchemy import inspect
-
     if not database.is_sqlite:
         return (_SERVER, _PROCESSES)
     unreached = [_PROCESSES]
     try:
         with database.write() as connection:
-            if inspect(connection).has_table("rankbudget_memory_terms"):
+            if sa.inspect(connection).has_table("rankbudget_memory_terms"):
                 connection.exec_driver_sql(
                     "INSERT INTO rankbudget_memory_terms (rankbudget_memory_terms) VALUES ('optimize')"
                 )

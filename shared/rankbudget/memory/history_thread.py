@@ -15,6 +15,7 @@ from ..messages.texts import texts_of
 from ..prompt.fit_messages import fit_messages
 from ..report.report import FitResult
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .block_calls import forget_blocks, has_blocks, seen_by
 from .forms import NUMBERED, HostForm
 from .history_tables import ARCHIVED, messages, threads
@@ -42,8 +43,6 @@ from .thread_rows import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
-
     from .histories import HistoryStore
 
 
@@ -222,7 +221,7 @@ class StoredThread:
             self._replace(connection, head, list(all_rows(connection, head)), rows)
 
     def _replace(
-        self, connection: Connection, head: Head, stored: Sequence[Any], rows: list[dict[str, Any]]
+        self, connection: sa.Connection, head: Head, stored: Sequence[Any], rows: list[dict[str, Any]]
     ) -> None:
         start, most = 0, min(len(stored), len(rows))
         while start < most and is_same(stored[start], rows[start], self.form):
@@ -247,7 +246,7 @@ class StoredThread:
         with self.store.database.write() as connection:
             self._own(connection, locked(connection, self.scope, self.name))
 
-    def _own(self, connection: Connection, head: Head) -> None:
+    def _own(self, connection: sa.Connection, head: Head) -> None:
         """Makes each message that this host reads one row, as it edits them by their places and ids.
 
         Other hosts' calls and results in content blocks are written anew for that, in this host's form.
@@ -364,12 +363,12 @@ class StoredThread:
             self._clear(connection, archived=True)
         return self._made(rows)
 
-    def _clear(self, connection: Connection, *, archived: bool) -> None:
+    def _clear(self, connection: sa.Connection, *, archived: bool) -> None:
         for head in reversed(self._heads(connection, archived=archived, lock=True)):
             connection.execute(messages().delete().where(messages().c.thread == head.seq))
             connection.execute(threads().delete().where(threads().c.seq == head.seq))
 
-    def _heads(self, connection: Connection, *, archived: bool, lock: bool = False) -> list[Head]:
+    def _heads(self, connection: sa.Connection, *, archived: bool, lock: bool = False) -> list[Head]:
         """Returns the rows of the conversation that exist, the one of its archive first."""
         names = (self.name, self.name + ARCHIVED)[: 1 + archived]
         heads = [found(connection, self.scope, name, lock=lock) for name in names]
@@ -387,6 +386,6 @@ class StoredThread:
             yield rows
 
 
-def _without_place(head: Head) -> ColumnElement[bool]:
+def _without_place(head: Head) -> sa.ColumnElement[bool]:
     """Returns which messages of a conversation others have replaced."""
     return (messages().c.thread == head.seq) & messages().c.place.is_(None)

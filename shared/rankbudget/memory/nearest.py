@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..relevance.words import content_terms
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .memory import Memory
 from .protocol import Near
 from .tables import ALWAYS, memories, memory_of, owned_by, seconds
@@ -16,8 +17,6 @@ from .terms import Rare, rows_with_rare_terms, rows_with_terms
 from .vector_tables import AT_ONCE
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, TextClause
-
     from .protocol import Question
 
 
@@ -41,23 +40,19 @@ _OWN = 5
 """Of the candidates by meaning, each level has at least a fifth of the usual number."""
 
 
-def belongs_to(scope: Scope) -> ColumnElement[bool]:
+def belongs_to(scope: Scope) -> sa.ColumnElement[bool]:
     """Returns which rows are of exactly this scope."""
     owned = owned_by(scope)
     return (memories().c.owner == owned["owner"]) & (memories().c.project == owned["project"])
 
 
-def holds_at(now: datetime) -> TextClause:
+def holds_at(now: datetime) -> sa.TextClause:
     """Returns which rows are valid and not expired at a moment, and not interrupted by a later one."""
-    from sqlalchemy import text
-
-    return text(_HOLDS).bindparams(moment=seconds(now))  # building it of parts takes ten times as long
+    return sa.text(_HOLDS).bindparams(moment=seconds(now))  # building it of parts takes ten times as long
 
 
-def _shown_at(now: datetime, levels: Sequence[Scope]) -> TextClause:
+def _shown_at(now: datetime, levels: Sequence[Scope]) -> sa.TextClause:
     """Returns which rows hold and are of any level: each owner that a level names, with each project."""
-    from sqlalchemy import text
-
     owned = [owned_by(level) for level in levels]
     values: dict[str, Any] = {"moment": seconds(now)}
     named = []
@@ -65,11 +60,11 @@ def _shown_at(now: datetime, levels: Sequence[Scope]) -> TextClause:
         own = {f"{column}{n}": name for n, name in enumerate(sorted({one[column] for one in owned}))}
         named.append(f"rankbudget_memories.{column} IN ({', '.join([':' + name for name in own])})")
         values |= own
-    return text(" AND ".join([*named, _HOLDS])).bindparams(**values)
+    return sa.text(" AND ".join([*named, _HOLDS])).bindparams(**values)
 
 
 def near_by_words(
-    connection: Connection, query: str, levels: Sequence[Scope], limit: int, now: datetime
+    connection: sa.Connection, query: str, levels: Sequence[Scope], limit: int, now: datetime
 ) -> Near:
     """Returns for each level the rows with most of the words, then the newest, and all that always matter.
 
@@ -91,7 +86,7 @@ def near_by_words(
 
 
 def near_by_meaning(
-    connection: Connection, query: str, asked: Question, levels: Sequence[Scope], limit: int, now: datetime
+    connection: sa.Connection, query: str, asked: Question, levels: Sequence[Scope], limit: int, now: datetime
 ) -> tuple[Near, list[int]]:
     """Returns the nearest rows, some of each level, those with rare words, and all that always matter.
 
@@ -118,13 +113,11 @@ def near_by_meaning(
     return _near(shown, rare), _lost(connection, found.difference(rows))
 
 
-def _lost(connection: Connection, missing: Iterable[int]) -> list[int]:
+def _lost(connection: sa.Connection, missing: Iterable[int]) -> list[int]:
     """Returns those of the rows that the database does not show but for a gap in their period."""
-    from sqlalchemy import select
-
     lost = set(missing)
     if lost:
-        gaps = select(memories().c.seq).where(memories().c.seq.in_(lost), memories().c.gaps == 1)
+        gaps = sa.select(memories().c.seq).where(memories().c.seq.in_(lost), memories().c.gaps == 1)
         lost -= set(connection.execute(gaps).scalars())
     return sorted(lost)
 
@@ -134,7 +127,7 @@ def _near(shown: Mapping[int, Memory], rare: Rare) -> Near:
     return Near(shown.values(), {shown[seq].id: most for seq, most in places.items() if seq in shown})
 
 
-def _rows(connection: Connection, seqs: Iterable[int], seen: TextClause) -> dict[int, Any]:
+def _rows(connection: sa.Connection, seqs: Iterable[int], seen: sa.TextClause) -> dict[int, Any]:
     """Returns those of the rows that are seen, by their number."""
     rows: dict[int, Any] = {}
     missing = sorted(seqs)
@@ -144,12 +137,10 @@ def _rows(connection: Connection, seqs: Iterable[int], seen: TextClause) -> dict
     return rows
 
 
-def _always(connection: Connection, seen: TextClause) -> Sequence[Any]:
-    from sqlalchemy import text
-
-    return connection.execute(memories().select().where(seen, text(ALWAYS))).all()
+def _always(connection: sa.Connection, seen: sa.TextClause) -> Sequence[Any]:
+    return connection.execute(memories().select().where(seen, sa.text(ALWAYS))).all()
 
 
-def _newest(connection: Connection, wanted: ColumnElement[bool], limit: int) -> Sequence[Any]:
+def _newest(connection: sa.Connection, wanted: sa.ColumnElement[bool], limit: int) -> Sequence[Any]:
     chosen = memories().select().where(wanted).order_by(memories().c.seq.desc())
     return connection.execute(chosen.limit(limit)).all()

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .memory import Memory
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, TextClause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +93,11 @@ class Question(Protocol):
     """A question that was embedded, before the transaction that answers it."""
 
     def nearest(
-        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
+        self, connection: sa.Connection, level: Scope, holds: sa.TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows of a level that hold, the nearest first, with their similarity."""
 
-    def scores(self, connection: Connection, seqs: Sequence[int]) -> dict[int, float]:
+    def scores(self, connection: sa.Connection, seqs: Sequence[int]) -> dict[int, float]:
         """Returns the similarity of rows, of those that have a vector."""
 
     def covers(self, level: Scope) -> bool:
@@ -115,7 +113,7 @@ class Vectors(Protocol):
     def embed(self, text: str) -> Any:
         """Returns what `write` needs for a text; it may take long, so no transaction is open."""
 
-    def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
+    def write(self, connection: sa.Connection, seq: int, text: str, vector: Any) -> None:
         """Writes the vector of a row in the transaction that writes the row."""
 
     def written(self) -> None:
@@ -127,7 +125,7 @@ class Vectors(Protocol):
     def fill(self) -> int:
         """Embeds all rows that have no vector yet, and returns how many there were."""
 
-    def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
+    def remove(self, wanted: sa.ColumnElement[bool]) -> tuple[str, ...]:
         """Removes rows from where the database does not reach, and says where that failed."""
 
     def sweep(self, subject: Scope | None = None) -> tuple[str, ...]:

@@ -6,17 +6,15 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from . import sqlalchemy_later as sa
 from .lines import end, keys_of, make_way, open_end, set_back, settle, versions_of
 from .memory import Memory, digest_of
 from .tables import line_of, memories, memory_of, row_of, seconds
 from .timeline import Period, Version, one_of, same_of, stated
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-Index = Callable[["Connection", int, str], None]
+Index = Callable[["sa.Connection", int, str], None]
 """Writes the words and vector of a row's text."""
 _ELSEWHERE = frozenset({"sources", "created_at", "valid_from", "valid_to"})
 """Fields that are set by rules of their own."""
@@ -45,7 +43,7 @@ class Put(NamedTuple):
         """Whether it says when it begins."""
         return self.memory.valid_from is not None
 
-    def stored(self, connection: Connection, old: Any) -> Memory:
+    def stored(self, connection: sa.Connection, old: Any) -> Memory:
         """Returns it as it is stored; it ends the row of an `old` memory, if there is one."""
         table, (key, held, same) = memories(), self._known(connection)
         memory = replace(self.memory, key=key)
@@ -65,7 +63,7 @@ class Put(NamedTuple):
             settle(connection, memory.scope, line, row.seq)
         return memory_of(connection.execute(table.select().where(table.c.seq == row.seq)).one())
 
-    def _known(self, connection: Connection) -> tuple[str | None, list[Version], Version | None]:
+    def _known(self, connection: sa.Connection) -> tuple[str | None, list[Version], Version | None]:
         """Returns the key that it gets, the versions under it, and the one that it is said again of.
 
         Without a key it gets that of a memory with its text that holds then; a memory without a key that it
@@ -103,7 +101,7 @@ class Put(NamedTuple):
             return begins, ends if supersedes else min(ends, last)
         return begins, ends if self.memory.valid_to else last
 
-    def _insert(self, connection: Connection, memory: Memory) -> Any:
+    def _insert(self, connection: sa.Connection, memory: Memory) -> Any:
         table, values = memories(), row_of(replace(memory, id=uuid.uuid4().hex))
         created = {"created_at": seconds(memory.created_at or self.now), "version": 1}
         values |= {**created, **_columns(self.period), "dated": int(self.is_dated)}
@@ -111,7 +109,7 @@ class Put(NamedTuple):
         self.add_words(connection, row.seq, memory.text)
         return row
 
-    def _again(self, connection: Connection, memory: Memory, same: Version, period: Period) -> Any:
+    def _again(self, connection: sa.Connection, memory: Memory, same: Version, period: Period) -> Any:
         """Sets the given fields, adds the sources, and returns the row; under its key it has the new text."""
         table, said = memories(), row_of(memory)
         row = connection.execute(table.select().where(table.c.seq == same.seq)).one()

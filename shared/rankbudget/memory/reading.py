@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from ..conversation.state import Summary
 from ..conversation.stored import AGAIN, StoredMessages
@@ -16,6 +16,7 @@ from ..errors import StoreConflictError, StoreError
 from ..messages.codec import PINNED_ROLES
 from ..messages.measure import Measure, total_before
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .block_calls import has_blocks, seen_by
 from .database import Database
 from .forms import NUMBERED, Counts, HostForm
@@ -33,9 +34,6 @@ from .thread_rows import (
     save,
     seal,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
 
 T = TypeVar("T")
 _PAGE = 32
@@ -175,7 +173,7 @@ class ThreadMessages(StoredMessages):
             self._stored[row.place] = row, {} if edited else json.loads(row.counts)
         return [row.place for row in new]
 
-    def _read_ahead(self, connection: Connection, tokens: int, least: int) -> None:
+    def _read_ahead(self, connection: sa.Connection, tokens: int, least: int) -> None:
         """Reads the newest messages in the transaction that found the thread: of one state."""
         place = len(self)
         while place > 0 and (tokens > 0 or place > len(self) - least):
@@ -190,14 +188,12 @@ class ThreadMessages(StoredMessages):
         return list(self._pinned)
 
     def roles(self, start: int, stop: int) -> list[str]:
-        from sqlalchemy import select
-
         if self._stored.keys() >= {*range(start, stop)}:
             return [self._stored[place][0].role for place in range(start, stop)]
         table = messages()
         inside = self._mine() & (table.c.place >= start) & (table.c.place < stop)
         with self._reading() as connection:
-            roles = connection.execute(select(table.c.role).where(inside).order_by(table.c.place))
+            roles = connection.execute(sa.select(table.c.role).where(inside).order_by(table.c.place))
             return list(roles.scalars())
 
     def loaded(self, start: int, stop: int) -> list[int]:
@@ -265,27 +261,23 @@ class ThreadMessages(StoredMessages):
                 self._store(fresh)
 
     def _store(self, fresh: Iterable[tuple[Any, dict[str, int]]]) -> None:
-        from sqlalchemy import bindparam
-
         table = messages()
-        same = (table.c.seq == bindparam("row")) & (table.c.digest == bindparam("was"))
-        update = table.update().where(same).values(counts=bindparam("now"))
+        same = (table.c.seq == sa.bindparam("row")) & (table.c.digest == sa.bindparam("was"))
+        update = table.update().where(same).values(counts=sa.bindparam("now"))
         rows = [{"row": row.seq, "was": row.digest, "now": json.dumps(now)} for row, now in fresh]
         with self._database.write() as connection:
             connection.execute(update, rows)
 
-    def _mine(self) -> ColumnElement[bool]:
+    def _mine(self) -> sa.ColumnElement[bool]:
         table = messages()
         return (table.c.thread == self._head.seq) & (table.c.place < self._head.size)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> Iterator[sa.Connection]:
         """Gives a connection that sees the messages as they were when this was made."""
-        from sqlalchemy import select
-
         table = threads()
         with self._database.read() as connection:
-            edits = connection.execute(select(table.c.edits).where(table.c.seq == self._head.seq)).scalar()
+            edits = connection.execute(sa.select(table.c.edits).where(table.c.seq == self._head.seq)).scalar()
             if edits != self._head.edits and self._head.seq:
                 msg = f"the thread {self._name!r} was changed while it was read. Read it again."
                 raise StoreConflictError(msg)
@@ -320,14 +312,12 @@ class _StoredMeasure:
 
 def existing(database: Database, scope: Scope) -> list[str]:
     """Returns the names of the conversations of exactly this scope, the oldest first."""
-    from sqlalchemy import select
-
     from .tables import owned_by
 
     table, owned = threads(), owned_by(scope)
     mine = (table.c.owner == owned["owner"]) & (table.c.project == owned["project"])
     with database.read() as connection:
-        names = connection.execute(select(table.c.name).where(mine).order_by(table.c.seq)).scalars()
+        names = connection.execute(sa.select(table.c.name).where(mine).order_by(table.c.seq)).scalars()
         return list(dict.fromkeys([name.removesuffix(ARCHIVED) for name in names]))
 
 

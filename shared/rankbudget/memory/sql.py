@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StoreConflictError, StoreError
 from ..relevance.words import content_terms
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .database import Database
 from .forgetting import forget, remove_memories
 from .lines import make_way, open_end, settle, versions_of
@@ -26,8 +27,6 @@ from .terms import add_terms
 from .timeline import Period, dated, periods_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
-
     from .protocol import Vectors
 
 _TRIES = 20
@@ -53,8 +52,6 @@ class SqlBackend:
 
     def put(self, memory: Memory, *, given: Collection[str], supersedes: str | None, now: datetime) -> Memory:
         """Stores a memory; of several processes that put the same text at once, one makes the row."""
-        from sqlalchemy.exc import IntegrityError
-
         vector = self.vectors.embed(memory.text) if self.vectors else None
         put = Put(memory, given, now, partial(self._index, vector=vector))
         for _ in range(_TRIES):
@@ -62,7 +59,7 @@ class SqlBackend:
                 with self._writing(memory.scope) as connection:
                     old = self._superseded(connection, supersedes, memory.scope, now)
                     stored = put.stored(connection, old)
-            except (IntegrityError, StoreConflictError):  # noqa: PERF203 - somebody wrote the same meanwhile
+            except (sa.exc.IntegrityError, StoreConflictError):  # noqa: PERF203 - somebody was faster
                 time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreads the writers
             else:
                 self._was_written()
@@ -70,7 +67,7 @@ class SqlBackend:
         msg = f"the memory could not be put: others wrote the same text or key {_TRIES} times meanwhile"
         raise StoreConflictError(msg)
 
-    def _superseded(self, connection: Connection, name: str | None, scope: Scope, now: datetime) -> Any:
+    def _superseded(self, connection: sa.Connection, name: str | None, scope: Scope, now: datetime) -> Any:
         found = None if name is None else self._named(connection, name, scope, now, locked=True)
         if found is None and name is not None:
             msg = f"supersedes must be the key or id of a memory of this scope that holds (got {name!r:.80})"
@@ -84,7 +81,7 @@ class SqlBackend:
         return None if row is None else memory_of(row)
 
     def _named(
-        self, connection: Connection, name: str, scope: Scope, now: datetime, *, locked: bool = False
+        self, connection: sa.Connection, name: str, scope: Scope, now: datetime, *, locked: bool = False
     ) -> Any:
         table = memories()
         wanted = belongs_to(scope) & self._called(name) & holds_at(now)
@@ -93,19 +90,17 @@ class SqlBackend:
 
     def replace(self, memory: Memory) -> Memory:
         """Writes a changed memory, where its version is still the stored one."""
-        from sqlalchemy.exc import IntegrityError
-
         vector = self.vectors.embed(memory.text) if self.vectors else None
         try:
             with self._writing(memory.scope) as connection:
                 row = self._write_back(connection, memory)
                 self._index(connection, row.seq, memory.text, vector)
-        except IntegrityError as error:
+        except sa.exc.IntegrityError as error:
             raise _taken(memory) from error
         self._was_written()
         return memory_of(row)
 
-    def _write_back(self, connection: Connection, memory: Memory) -> Any:
+    def _write_back(self, connection: sa.Connection, memory: Memory) -> Any:
         """Returns the row of a memory, changed, under its next version; it must have the stored one."""
         table = memories()
         stored = (table.c.id == memory.id) & (table.c.version == memory.version) & belongs_to(memory.scope)
@@ -129,10 +124,8 @@ class SqlBackend:
 
     def versions(self, name: str, scope: Scope) -> list[Memory]:
         """Returns all that ever held under a key or id, oldest first."""
-        from sqlalchemy import select
-
         table, own = memories(), belongs_to(scope)
-        lines = select(table.c.line).where(own, self._called(name))
+        lines = sa.select(table.c.line).where(own, self._called(name))
         with self.database.read() as connection:
             rows = connection.execute(table.select().where(own, table.c.line.in_(lines))).all()
         found = [
@@ -159,15 +152,13 @@ class SqlBackend:
 
     def delete(self, name: str, scope: Scope) -> int:
         """Removes all versions of a memory, and returns how many there were."""
-        from sqlalchemy import select
-
         wanted = belongs_to(scope) & self._called(name)
         unreached = self.vectors.remove(wanted) if self.vectors else ()
         if unreached:
             msg = f"the memory {name!r:.80} could not be deleted: {unreached[0]}. Try again."
             raise StoreError(msg)
         with self._writing(scope) as connection:
-            lines = list(connection.execute(select(memories().c.line).where(wanted).distinct()).scalars())
+            lines = list(connection.execute(sa.select(memories().c.line).where(wanted).distinct()).scalars())
             removed = remove_memories(connection, wanted)
             for line in lines:
                 settle(connection, scope, line)
@@ -195,19 +186,19 @@ class SqlBackend:
         self.database.close()
 
     @contextmanager
-    def _writing(self, scope: Scope) -> Iterator[Connection]:
+    def _writing(self, scope: Scope) -> Iterator[sa.Connection]:
         """Gives a connection to the one writer of a scope: what it reads there stays so until it ends."""
         with self.database.write() as connection:
             self.database.one_writer(connection, f"memories of {sorted(owned_by(scope).items())}")
             yield connection
 
-    def _index(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
+    def _index(self, connection: sa.Connection, seq: int, text: str, vector: Any) -> None:
         add_terms(connection, seq, content_terms(text))
         if self.vectors:
             self.vectors.write(connection, seq, text, vector)
 
     @staticmethod
-    def _called(name: str) -> ColumnElement[bool]:
+    def _called(name: str) -> sa.ColumnElement[bool]:
         return (memories().c.id == name) | (memories().c.name == "=" + name)
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import StoreError
 from ..relevance.memories import KINDS
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .memory import DATES, Memory, digest_of, utc
-from .once import once
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Table
 
 ALWAYS = "(rankbudget_memories.kind IN ('core', 'preference') OR rankbudget_memories.static = 1)"
 """Which memories always matter; an index has the same words, which is how SQLite finds it."""
@@ -27,8 +24,8 @@ _MOST_KNOWN = 256
 _AS_THEY_ARE = ("id", "text", "kind", "priority", "confidence", "source_type", "replaced_by", "version")
 
 
-@once
-def memories() -> Table:
+@sa.once
+def memories() -> sa.Table:
     """Returns the table of memories; `seq` grows with each row, `owner` and `project` are "" for everybody.
 
     Rows with the same `line`, a key or without one a text, are one timeline. `said_from` and `said_to` are
@@ -36,41 +33,37 @@ def memories() -> Table:
     `valid_to`, where `gaps` = 1 only as long as no later one does. `dated` = 1: a user said when it begins.
     `replaced` = 1: a newer row has its text.
     """
-    from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text
-
-    number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only an INTEGER key
-    table = Table(
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up only an INTEGER key
+    table = sa.Table(
         "rankbudget_memories",
-        MetaData(),
-        Column("seq", number, primary_key=True, autoincrement=True),
-        Column("id", String(32), nullable=False, unique=True),
-        *[Column(name, Text, nullable=False) for name in _TEXTS],
-        *[Column(name, Float) for name in ("priority", "confidence", *DATES)],
-        *[Column(name, Integer, nullable=False) for name in ("static", "version")],
-        Column("replaced", Integer, nullable=False, default=0),
-        Column("replaced_by", String(32)),
-        Column("line", Text, nullable=False, default=""),
-        *[Column(name, Float) for name in ("said_from", "said_to")],
-        *[Column(name, Integer, nullable=False, default=0) for name in ("gaps", "dated")],
+        sa.MetaData(),
+        sa.Column("seq", number, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.String(32), nullable=False, unique=True),
+        *[sa.Column(name, sa.Text, nullable=False) for name in _TEXTS],
+        *[sa.Column(name, sa.Float) for name in ("priority", "confidence", *DATES)],
+        *[sa.Column(name, sa.Integer, nullable=False) for name in ("static", "version")],
+        sa.Column("replaced", sa.Integer, nullable=False, default=0),
+        sa.Column("replaced_by", sa.String(32)),
+        sa.Column("line", sa.Text, nullable=False, default=""),
+        *[sa.Column(name, sa.Float) for name in ("said_from", "said_to")],
+        *[sa.Column(name, sa.Integer, nullable=False, default=0) for name in ("gaps", "dated")],
         sqlite_autoincrement=True,  # the number of a deleted row is not given again
     )
     _index(table)
     return table
 
 
-def _index(table: Table) -> None:
+def _index(table: sa.Table) -> None:
     """Adds the indexes: one row for a text under a key, and quick ways to a scope's own rows."""
-    from sqlalchemy import Index
-
     scope, newest = (table.c.owner, table.c.project), table.c.replaced == 0
     where: dict[str, Any] = {"sqlite_where": newest, "postgresql_where": newest}
-    Index("rankbudget_memories_one", *scope, table.c.digest, table.c.name, unique=True, **where)
+    sa.Index("rankbudget_memories_one", *scope, table.c.digest, table.c.name, unique=True, **where)
     # The newest of a scope, those of a key, and a timeline, however many others have.
     for part, last in (("newest", ("seq",)), ("named", ("name",)), ("line", ("line", "said_from"))):
-        Index(f"rankbudget_memories_{part}", *scope, *[table.c[name] for name in last])
+        sa.Index(f"rankbudget_memories_{part}", *scope, *[table.c[name] for name in last])
 
 
-def create_memories(connection: Connection) -> None:
+def create_memories(connection: sa.Connection) -> None:
     """Creates the tables: the first step of their schema."""
     table = memories()
     table.create(connection)
@@ -89,12 +82,10 @@ def create_memories(connection: Connection) -> None:
         )
 
 
-def add_said(connection: Connection) -> None:
+def add_said(connection: sa.Connection) -> None:
     """Adds the periods that memories were put for: the third step; until then these were when they held."""
-    from sqlalchemy import inspect
-
     table = memories()
-    known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    known = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
     connection.exec_driver_sql("DROP TABLE IF EXISTS rankbudget_memory_vocabulary")
     if "line" in known:
         return  # the tables are new
@@ -123,11 +114,9 @@ def owned_by(scope: Scope) -> dict[str, str]:
     return {"owner": _column(scope.user), "project": _column(scope.project)}
 
 
-def named_by(subject: Scope, table: Table) -> ColumnElement[bool]:
+def named_by(subject: Scope, table: sa.Table) -> sa.ColumnElement[bool]:
     """Returns which rows of a table name a user or project, whatever else their scope names."""
-    from sqlalchemy import and_
-
-    return and_(*[table.c[name] == value for name, value in owned_by(subject).items() if value])
+    return sa.and_(*[table.c[name] == value for name, value in owned_by(subject).items() if value])
 
 
 def line_of(key: str | None, digest: str) -> str:
@@ -161,15 +150,14 @@ def row_of(memory: Memory) -> dict[str, Any]:
 def memory_of(row: Any, score: float | None = None) -> Memory:
     """Returns a whole row as a memory."""
     try:
-        return _memory_of(
-            dict(zip(_columns(), row, strict=True)), score
-        )  # a row's attributes take ten times as long
+        # A row's attributes take ten times as long.
+        return _memory_of(dict(zip(_columns(), row, strict=True)), score)
     except (TypeError, ValueError) as error:  # as of a damaged page
         msg = f"the row of memory {row.id!r} must be readable (got {error}). Delete it, or restore a backup."
         raise StoreError(msg) from error
 
 
-@once
+@sa.once
 def _columns() -> list[str]:
     return [column.name for column in memories().c]
 

@@ -10,12 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from . import sqlalchemy_later as sa
 from .tables import memories
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select, TextClause
 
 _MOST = 64
 """Terms of a question that are looked for; a pasted page has thousands."""
@@ -35,17 +33,15 @@ _MOST_BYTES = 1_000_000
 """Bytes of the terms of one row; PostgreSQL takes a megabyte."""
 
 
-def add_terms(connection: Connection, seq: int, terms: Sequence[str]) -> None:
+def add_terms(connection: sa.Connection, seq: int, terms: Sequence[str]) -> None:
     """Indexes the terms of a row, in the place of older ones."""
-    from sqlalchemy import text
-
     remove_terms(connection, [seq])
     terms = [term[:_LONGEST] for term in terms]
     if connection.dialect.name == "sqlite":
-        insert = text("INSERT INTO rankbudget_memory_terms (rowid, terms) VALUES (:seq, :terms)")
+        insert = sa.text("INSERT INTO rankbudget_memory_terms (rowid, terms) VALUES (:seq, :terms)")
         connection.execute(insert, {"seq": seq, "terms": " ".join(terms)})
     else:
-        insert = text(
+        insert = sa.text(
             "INSERT INTO rankbudget_memory_terms (seq, terms) "
             "VALUES (:seq, array_to_tsvector(CAST(:terms AS text[])))"
         )
@@ -54,17 +50,15 @@ def add_terms(connection: Connection, seq: int, terms: Sequence[str]) -> None:
         connection.execute(insert, {"seq": seq, "terms": small})
 
 
-def remove_terms(connection: Connection, rows: Sequence[int]) -> None:
+def remove_terms(connection: sa.Connection, rows: Sequence[int]) -> None:
     """Removes rows from the index."""
-    from sqlalchemy import column, delete, table
-
-    index = table("rankbudget_memory_terms", column("rowid"), column("seq"))
+    index = sa.table("rankbudget_memory_terms", sa.column("rowid"), sa.column("seq"))
     key = index.c.rowid if connection.dialect.name == "sqlite" else index.c.seq
-    connection.execute(delete(index).where(key.in_(rows)))
+    connection.execute(sa.delete(index).where(key.in_(rows)))
 
 
 def rows_with_terms(
-    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
+    connection: sa.Connection, terms: Sequence[str], wanted: sa.ColumnElement[bool], limit: int
 ) -> Sequence[Any]:
     """Returns the rows with most of the terms, rare ones first, among those that are `wanted`."""
     found = _looked_for(terms)
@@ -76,18 +70,16 @@ def rows_with_terms(
 
 
 def _rows_by_worth(
-    connection: Connection, terms: Sequence[str], wanted: ColumnElement[bool], limit: int
+    connection: sa.Connection, terms: Sequence[str], wanted: sa.ColumnElement[bool], limit: int
 ) -> Sequence[Any]:
     """Returns what FTS5's bm25() would, if it knew of no others' rows than those that are wanted.
 
     Of more than two thousand the newest say how rare each term is.
     """
-    from sqlalchemy import bindparam, column, func, select, table, text
-
-    rows, index = memories(), table("rankbudget_memory_terms", column("rowid"), column("terms"))
+    rows, index = memories(), sa.table("rankbudget_memory_terms", sa.column("rowid"), sa.column("terms"))
     any_term = " OR ".join(f'"{term}"' for term in terms)  # a term has letters and digits only
-    matches = text("rankbudget_memory_terms MATCH :any_term").bindparams(any_term=any_term)
-    some = select(index.c.rowid, index.c.terms).join_from(index, rows, index.c.rowid == rows.c.seq)
+    matches = sa.text("rankbudget_memory_terms MATCH :any_term").bindparams(any_term=any_term)
+    some = sa.select(index.c.rowid, index.c.terms).join_from(index, rows, index.c.rowid == rows.c.seq)
     newest = some.where(matches, wanted).order_by(index.c.rowid.desc()).limit(_SAMPLE)
     held = [(seq, set(said.split()).intersection(terms)) for seq, said in connection.execute(newest)]
     counts = Counter(term for _, some in held for term in some)
@@ -101,12 +93,12 @@ def _rows_by_worth(
         ]
         return sorted(found, key=lambda row: order[row.seq])
     each = _for_each(connection, terms, "SELECT rowid AS seq, :w{n} AS worth FROM {with_term}")
-    each = each.bindparams(*[bindparam(f"w{n}", worth[term]) for n, term in enumerate(terms)])
-    pairs = each.columns(column("seq"), column("worth")).subquery("pairs")
-    total = func.sum(pairs.c.worth).label("total")
-    sums = select(pairs.c.seq, total).group_by(pairs.c.seq).subquery("sums")
+    each = each.bindparams(*[sa.bindparam(f"w{n}", worth[term]) for n, term in enumerate(terms)])
+    pairs = each.columns(sa.column("seq"), sa.column("worth")).subquery("pairs")
+    total = sa.func.sum(pairs.c.worth).label("total")
+    sums = sa.select(pairs.c.seq, total).group_by(pairs.c.seq).subquery("sums")
     # "+ 0" makes SQLite look the rows up by their numbers rather than walk through all of a reader.
-    chosen = select(rows).join_from(sums, rows, rows.c.seq == sums.c.seq + 0).where(wanted)
+    chosen = sa.select(rows).join_from(sums, rows, rows.c.seq == sums.c.seq + 0).where(wanted)
     return connection.execute(chosen.order_by(sums.c.total.desc(), rows.c.seq.desc()).limit(limit)).all()
 
 
@@ -119,7 +111,7 @@ class Rare(NamedTuple):
 
 
 def rows_with_rare_terms(
-    connection: Connection, terms: Sequence[str], wanted: TextClause, limit: int
+    connection: sa.Connection, terms: Sequence[str], wanted: sa.TextClause, limit: int
 ) -> Rare:
     """Returns rows with the rarest terms, so that each of these brings some, and the best of all.
 
@@ -153,17 +145,17 @@ def rows_with_rare_terms(
     return Rare([*chosen, *numbered, *named], numbered, named)
 
 
-def _rows_by_term(connection: Connection, terms: Sequence[str], wanted: TextClause) -> dict[str, list[int]]:
+def _rows_by_term(
+    connection: sa.Connection, terms: Sequence[str], wanted: sa.TextClause
+) -> dict[str, list[int]]:
     """Returns the numbers of the wanted rows with each term, for terms that few rows have."""
-    from sqlalchemy import column, select
-
     if not terms:
         return {}
     key = "rowid" if connection.dialect.name == "sqlite" else "seq"
     find = f"SELECT {{n}} AS place, {key} AS seq FROM {{with_term}}"  # noqa: S608 - fixed words
     each = _for_each(connection, terms, find)
-    pairs = each.columns(column("place"), column("seq")).subquery("held")
-    found = select(pairs.c.place, pairs.c.seq).join(memories(), memories().c.seq == pairs.c.seq)
+    pairs = each.columns(sa.column("place"), sa.column("seq")).subquery("held")
+    found = sa.select(pairs.c.place, pairs.c.seq).join(memories(), memories().c.seq == pairs.c.seq)
     held: dict[str, list[int]] = {}
     for place, seq in connection.execute(found.where(wanted)).all():
         held.setdefault(terms[place], []).append(seq)
@@ -174,15 +166,13 @@ def _looked_for(terms: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(term[:_LONGEST] for term in terms))[:_MOST]
 
 
-def _few(connection: Connection, wanted: TextClause) -> int:
+def _few(connection: sa.Connection, wanted: sa.TextClause) -> int:
     """Returns in how many of a reader's memories a number is at most: one of a hundred, or a few."""
-    from sqlalchemy import func, select
-
-    some = select(memories().c.seq).where(wanted).limit(_MANY).subquery()
-    return max(_FEW, connection.execute(select(func.count()).select_from(some)).scalar_one() // 100)
+    some = sa.select(memories().c.seq).where(wanted).limit(_MANY).subquery()
+    return max(_FEW, connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one() // 100)
 
 
-def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, str]]:
+def _holders(connection: sa.Connection, terms: Sequence[str]) -> list[tuple[int, str]]:
     """Returns in how many memories each term is, counted only so far as matters; without those in none."""
     if not terms:
         return []
@@ -191,25 +181,21 @@ def _holders(connection: Connection, terms: Sequence[str]) -> list[tuple[int, st
     return [(held, terms[place]) for place, held in counts if held]
 
 
-def _for_each(connection: Connection, terms: Sequence[str], find: str) -> TextClause:
+def _for_each(connection: sa.Connection, terms: Sequence[str], find: str) -> sa.TextClause:
     """Returns a statement for each term, by its number `{n}`, about the rows `{with_term}`, as one."""
-    from sqlalchemy import text
-
     sqlite = connection.dialect.name == "sqlite"
     match, quote = ("MATCH :t{n}", '"') if sqlite else ("@@ CAST(:t{n} AS tsquery)", "'")
     find = find.replace("{with_term}", "rankbudget_memory_terms WHERE terms " + match)
-    each = text(" UNION ALL ".join([find.replace("{n}", str(n)) for n in range(len(terms))]))
+    each = sa.text(" UNION ALL ".join([find.replace("{n}", str(n)) for n in range(len(terms))]))
     # a term has letters and digits only
     return each.bindparams(**{f"t{n}": f"{quote}{term}{quote}" for n, term in enumerate(terms)})
 
 
-def _with_any(terms: Sequence[str]) -> Select[Any]:
+def _with_any(terms: Sequence[str]) -> sa.Select[Any]:
     """Returns PostgreSQL's statement that finds rows with any of the terms, the best first."""
-    from sqlalchemy import column, func, select, table, text
-
-    rows, index = memories(), table("rankbudget_memory_terms", column("seq"), column("terms"))
+    rows, index = memories(), sa.table("rankbudget_memory_terms", sa.column("seq"), sa.column("terms"))
     any_term = " | ".join(f"'{term}'" for term in terms)
-    query = text("CAST(:any_term AS tsquery)").bindparams(any_term=any_term)
-    chosen = select(rows).join_from(rows, index, index.c.seq == rows.c.seq)
+    query = sa.text("CAST(:any_term AS tsquery)").bindparams(any_term=any_term)
+    chosen = sa.select(rows).join_from(rows, index, index.c.seq == rows.c.seq)
     chosen = chosen.where(index.c.terms.op("@@")(query))
-    return chosen.order_by(func.ts_rank(index.c.terms, query).desc(), rows.c.seq.desc())
+    return chosen.order_by(sa.func.ts_rank(index.c.terms, query).desc(), rows.c.seq.desc())

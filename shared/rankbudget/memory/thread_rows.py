@@ -7,22 +7,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..conversation.state import Summary
 from ..counting.blocks import function_of
 from ..errors import StoreConflictError, StoreError, shown
 from ..messages.call_ids import with_clear_ids
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .block_calls import note_blocks
 from .forms import DICTS, NUMBERED
 from .history_tables import NO_SUM, PINNED_ROWS, keys, messages, threads
 from .memory import is_storable
 from .plain import added, digest_of_text, place_value, read, written
 from .tables import owned_by
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
 
 Same = Callable[[Any, "Mapping[str, Any]"], bool]
 """Says of a stored row and a new one whether they hold the same message."""
@@ -62,28 +60,26 @@ class Head:
         return cls(row.seq, row.size, row.total, row.edits, row.version, summary)
 
 
-def named(scope: Scope, name: str) -> ColumnElement[bool]:
+def named(scope: Scope, name: str) -> sa.ColumnElement[bool]:
     """Returns which row is a conversation of exactly this scope."""
     table, owned = threads(), owned_by(scope)
     owner = (table.c.owner == owned["owner"]) & (table.c.project == owned["project"])
     return owner & (table.c.name == name)
 
 
-def found(connection: Connection, scope: Scope, name: str, *, lock: bool = False) -> Head | None:
+def found(connection: sa.Connection, scope: Scope, name: str, *, lock: bool = False) -> Head | None:
     """Returns a conversation, which with `lock` nobody else changes; None where the scope has none."""
     wanted = threads().select().where(named(scope, name))
     row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     return None if row is None else Head.of(row)
 
 
-def locked(connection: Connection, scope: Scope, name: str) -> Head:
+def locked(connection: sa.Connection, scope: Scope, name: str) -> Head:
     """Returns a conversation, made where it is missing, which nobody else changes in this transaction."""
-    from sqlalchemy import text
-
     fresh = {"name": name, "size": 0, "total": NO_SUM, "created_at": time.time(), **_EMPTY}
     row = {**owned_by(scope), **fresh}
     columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
-    insert = text(
+    insert = sa.text(
         f"INSERT INTO rankbudget_threads ({columns}) VALUES ({values})"  # noqa: S608 - columns
         " ON CONFLICT DO NOTHING"
     )
@@ -96,24 +92,22 @@ def locked(connection: Connection, scope: Scope, name: str) -> Head:
     raise StoreError(msg)
 
 
-def rows_between(connection: Connection, head: Head, start: int, stop: int) -> list[Any]:
+def rows_between(connection: sa.Connection, head: Head, start: int, stop: int) -> list[Any]:
     """Returns the rows from one place to before another, in order."""
     table = messages()
     inside = (table.c.thread == head.seq) & (table.c.place >= start) & (table.c.place < stop)
     return list(connection.execute(table.select().where(inside).order_by(table.c.place)))
 
 
-def pinned_rows(connection: Connection, head: Head) -> list[Any]:
+def pinned_rows(connection: sa.Connection, head: Head) -> list[Any]:
     """Returns the rows of system and developer messages, in order."""
-    from sqlalchemy import text
-
     mine = f"thread = :thread AND place < :size AND {PINNED_ROWS}"
     table = _by_index(connection, "pinned")
-    chosen = text(f"SELECT * FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
+    chosen = sa.text(f"SELECT * FROM {table} WHERE {mine} ORDER BY place")  # noqa: S608 - our own words
     return list(connection.execute(chosen, {"thread": head.seq, "size": head.size}))
 
 
-def _by_index(connection: Connection, name: str) -> str:
+def _by_index(connection: sa.Connection, name: str) -> str:
     """Returns the table, read by an index, or by the numbers of its rows where `name` is empty.
 
     Left to itself, SQLite walks through all messages of a thread by their places.
@@ -122,13 +116,13 @@ def _by_index(connection: Connection, name: str) -> str:
     return f"rankbudget_messages {by}" if connection.dialect.name == "sqlite" else "rankbudget_messages"
 
 
-def all_rows(connection: Connection, head: Head) -> Iterator[Any]:
+def all_rows(connection: sa.Connection, head: Head) -> Iterator[Any]:
     """Yields all rows in order, some at a time."""
     for start in range(0, head.size, AT_ONCE):
         yield from rows_between(connection, head, start, min(head.size, start + AT_ONCE))
 
 
-def add(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
+def add(connection: sa.Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
     """Adds rows at the end; in their neutral form each call and its result have an id of their own."""
     now = time.time()
     _clear_ids(connection, head, rows)
@@ -141,7 +135,7 @@ def add(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> N
         connection.execute(messages().insert(), rows)
 
 
-def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
+def _clear_ids(connection: sa.Connection, head: Head, rows: Sequence[dict[str, Any]]) -> None:
     """Gives ids to calls whose host left them without, named them by their function or gave an id again.
 
     The digest stays that of the message, which the host gets back as it was.
@@ -164,19 +158,17 @@ def _clear_ids(connection: Connection, head: Head, rows: Sequence[dict[str, Any]
             row.update(neutral=written(new), host=row["host"] or row["neutral"], counts="{}")
 
 
-def _ids_before(connection: Connection, head: Head, place: int, wanted: Sequence[str]) -> list[str]:
+def _ids_before(connection: sa.Connection, head: Head, place: int, wanted: Sequence[str]) -> list[str]:
     """Returns which ids calls have in the rows before a place, of those that are wanted.
 
     It looks at as many rows as a prompt may have beside it.
     """
-    from sqlalchemy import or_, select
-
     table = messages()
     near = (table.c.place >= place - AT_ONCE) & (table.c.place < place) & (table.c.role == "assistant")
     parts = list(map(written, wanted)) if len(wanted) <= _FEW_IDS else ['"tool_calls"']
-    has = or_(*[table.c.neutral.contains(part, autoescape=True) for part in parts])
+    has = sa.or_(*[table.c.neutral.contains(part, autoescape=True) for part in parts])
     said = connection.execute(
-        select(table.c.neutral).where(near & (table.c.thread == head.seq) & has)
+        sa.select(table.c.neutral).where(near & (table.c.thread == head.seq) & has)
     ).scalars()
     found = chain.from_iterable(DICTS.codec.call_ids(read(text)) for text in said)
     return list({*found}.intersection(wanted))
@@ -196,7 +188,7 @@ def _is_result(message: Mapping[str, Any]) -> bool:
     return DICTS.codec.role(message) == "tool"
 
 
-def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequence[Any]) -> None:
+def splice(connection: sa.Connection, head: Head, start: int, stop: int, rows: Sequence[Any]) -> None:
     """Puts rows in the place of those from one place to before another, which stay without a place.
 
     Rows that were among them are put back.
@@ -221,12 +213,12 @@ def splice(connection: Connection, head: Head, start: int, stop: int, rows: Sequ
     save(connection, head)
 
 
-def _put_back(connection: Connection, head: Head, rows: Sequence[Any]) -> None:
+def _put_back(connection: sa.Connection, head: Head, rows: Sequence[Any]) -> None:
     """Puts rows without a place at the end."""
-    from sqlalchemy import bindparam
-
-    update = messages().update().where(messages().c.seq == bindparam("row"))
-    connection.execute(update.values(place=bindparam("to"), total=bindparam("sum")), _at_the_end(head, rows))
+    update = messages().update().where(messages().c.seq == sa.bindparam("row"))
+    connection.execute(
+        update.values(place=sa.bindparam("to"), total=sa.bindparam("sum")), _at_the_end(head, rows)
+    )
 
 
 def _at_the_end(head: Head, rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -247,21 +239,23 @@ def with_own_names(rows: Sequence[dict[str, Any]], taken: set[str | None]) -> Se
     return rows
 
 
-def move(connection: Connection, rows: Sequence[Any], head: Head) -> None:
+def move(connection: sa.Connection, rows: Sequence[Any], head: Head) -> None:
     """Puts rows that have no place any more at the end of another conversation."""
-    from sqlalchemy import bindparam
-
     table, taken = messages(), rows_named(connection, head, [row.name for row in rows if row.name])
     named = with_own_names([{"name": row.name} for row in rows], {*taken})
     moved = [{**at, "named": one["name"]} for at, one in zip(_at_the_end(head, rows), named, strict=True)]
-    values: dict[str, Any] = {"place": bindparam("to"), "total": bindparam("sum"), "name": bindparam("named")}
-    update = table.update().where(table.c.seq == bindparam("row")).values(thread=head.seq, **values)
+    values: dict[str, Any] = {
+        "place": sa.bindparam("to"),
+        "total": sa.bindparam("sum"),
+        "name": sa.bindparam("named"),
+    }
+    update = table.update().where(table.c.seq == sa.bindparam("row")).values(thread=head.seq, **values)
     connection.execute(update, moved)
     note_blocks(connection, head.seq, [(row.form, row.neutral) for row in rows])
     save(connection, head)
 
 
-def end_at(connection: Connection, head: Head, name: str | None, asked: Sequence[str]) -> None:
+def end_at(connection: sa.Connection, head: Head, name: str | None, asked: Sequence[str]) -> None:
     """Makes the message of this id the last one, without an id the last of those `asked` that is there.
 
     Those behind it stay without a place.
@@ -275,36 +269,32 @@ def end_at(connection: Connection, head: Head, name: str | None, asked: Sequence
         splice(connection, head, end, head.size, [])
 
 
-def sent_by(connection: Connection, head: Head, key: str | None) -> int | None:
+def sent_by(connection: sa.Connection, head: Head, key: str | None) -> int | None:
     """Returns how many messages a call of this key gave before, wherever they are now; None for no call."""
-    from sqlalchemy import select
-
     if key is None:
         return None
     table = keys()
     mine = (table.c.thread == head.seq) & (table.c.key == digest_of_text(str(key)))
-    return connection.execute(select(table.c.sent).where(mine)).scalar()
+    return connection.execute(sa.select(table.c.sent).where(mine)).scalar()
 
 
-def note_sent(connection: Connection, head: Head, key: str, sent: int) -> None:
+def note_sent(connection: sa.Connection, head: Head, key: str, sent: int) -> None:
     """Notes how many messages the call of a key gave, until the conversation is cleared."""
     table, of = keys(), digest_of_text(str(key))
     connection.execute(table.delete().where((table.c.thread == head.seq) & (table.c.key == of)))
     connection.execute(table.insert(), {"thread": head.seq, "key": of, "sent": sent})
 
 
-def resum(connection: Connection, head: Head, size: int) -> None:
+def resum(connection: sa.Connection, head: Head, size: int) -> None:
     """Sums up the rows after the head's last one, up to a new size."""
-    from sqlalchemy import bindparam
-
     table = messages()
-    update = table.update().where(table.c.seq == bindparam("row")).values(total=bindparam("sum"))
+    update = table.update().where(table.c.seq == sa.bindparam("row")).values(total=sa.bindparam("sum"))
     while head.size < size:
         rows = rows_between(connection, head, head.size, min(size, head.size + AT_ONCE))
         connection.execute(update, [{"row": at["row"], "sum": at["sum"]} for at in _at_the_end(head, rows)])
 
 
-def save(connection: Connection, head: Head) -> None:
+def save(connection: sa.Connection, head: Head) -> None:
     """Writes the row of a conversation."""
     summary = head.summary
     row = {
@@ -320,7 +310,7 @@ def save(connection: Connection, head: Head) -> None:
     connection.execute(threads().update().where(threads().c.seq == head.seq).values(row))
 
 
-def seal(connection: Connection, head: Head, before: int, kept: Sequence[int]) -> bytes:
+def seal(connection: sa.Connection, head: Head, before: int, kept: Sequence[int]) -> bytes:
     """Returns a hash of the messages before a place, apart from `kept`; reads only the rows of these."""
     table, mine = messages(), messages().c.thread == head.seq
     total = _sum_before(connection, head, before)
@@ -332,7 +322,7 @@ def seal(connection: Connection, head: Head, before: int, kept: Sequence[int]) -
     return bytes.fromhex(total)
 
 
-def holds(connection: Connection, head: Head, summary: Summary) -> bool:
+def holds(connection: sa.Connection, head: Head, summary: Summary) -> bool:
     """Returns whether nothing that a summary covers has changed."""
     if not summary.text:
         return True
@@ -341,7 +331,7 @@ def holds(connection: Connection, head: Head, summary: Summary) -> bool:
 
 
 def unstored(
-    connection: Connection, head: Head, rows: Sequence[dict[str, Any]], same: Same
+    connection: sa.Connection, head: Head, rows: Sequence[dict[str, Any]], same: Same
 ) -> Iterator[dict[str, Any]]:
     """Yields the rows that are new; one whose id is stored, and not the `same`, takes that one's place."""
     known = rows_named(connection, head, [row["name"] for row in rows if row["name"]])
@@ -367,10 +357,8 @@ def unstored(
         splice(connection, head, start, stop + 1, [edits.get(row.place, row) for row in between])
 
 
-def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:
+def rows_named(connection: sa.Connection, head: Head, names: Sequence[str]) -> dict[str, Any]:
     """Returns the rows that have one of these names; of those without one, by their numbers."""
-    from sqlalchemy import bindparam, text
-
     known = dict[str, Any]()
     given = [name.removeprefix(NUMBERED) for name in names if name.startswith(NUMBERED)]
     numbers = [int(number) for number in given if number.isdecimal() and len(number) <= _DIGITS]
@@ -379,19 +367,17 @@ def rows_named(connection: Connection, head: Head, names: Sequence[str]) -> dict
         (numbers, "", "seq IN :wanted AND name IS NULL"),
     ):
         table, mine = _by_index(connection, index), f"thread = :thread AND {key} AND place IS NOT NULL"
-        chosen = text(f"SELECT * FROM {table} WHERE {mine}")  # noqa: S608 - our own words
-        chosen = chosen.bindparams(bindparam("wanted", expanding=True))
+        chosen = sa.text(f"SELECT * FROM {table} WHERE {mine}")  # noqa: S608 - our own words
+        chosen = chosen.bindparams(sa.bindparam("wanted", expanding=True))
         for start in range(0, len(wanted), AT_ONCE // 2):
             part = {"thread": head.seq, "wanted": wanted[start : start + AT_ONCE // 2]}
             known |= {row.name or f"{NUMBERED}{row.seq}": row for row in connection.execute(chosen, part)}
     return known
 
 
-def _sum_before(connection: Connection, head: Head, place: int) -> str:
-    from sqlalchemy import select
-
+def _sum_before(connection: sa.Connection, head: Head, place: int) -> str:
     if place <= 0:
         return NO_SUM
     table = messages()
     at = (table.c.thread == head.seq) & (table.c.place == place - 1)
-    return str(connection.execute(select(table.c.total).where(at)).scalar() or NO_SUM)
+    return str(connection.execute(sa.select(table.c.total).where(at)).scalar() or NO_SUM)

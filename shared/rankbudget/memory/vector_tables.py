@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import sqlalchemy_later as sa
 from .tables import ALWAYS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sqlalchemy import Connection
 
     Vector = NDArray[np.float32]
 
@@ -79,7 +79,7 @@ _POSTGRES = (
 )
 
 
-def create_vectors(connection: Connection) -> None:
+def create_vectors(connection: sa.Connection) -> None:
     """Creates the tables, triggers, and the indexes that a search by scope needs: the second step."""
     always = ALWAYS.replace("rankbudget_memories.", "")
     connection.exec_driver_sql(
@@ -93,22 +93,20 @@ def create_vectors(connection: Connection) -> None:
         connection.exec_driver_sql(step)
 
 
-def _with_extension(connection: Connection) -> bool:
+def _with_extension(connection: sa.Connection) -> bool:
     """Returns whether the server has pgvector and lets us use it."""
-    from sqlalchemy.exc import DBAPIError
-
     known = connection.exec_driver_sql("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").scalar()
     if not known:
         return False
     try:
         with connection.begin_nested():
             connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector")
-    except DBAPIError:  # only an owner of the database may create it
+    except sa.exc.DBAPIError:  # only an owner of the database may create it
         return False
     return True
 
 
-def has_vector_type(connection: Connection) -> bool:
+def has_vector_type(connection: sa.Connection) -> bool:
     """Returns whether this database keeps vectors as pgvector's type, and can compare them itself."""
     if connection.dialect.name == "sqlite":
         return False
@@ -131,13 +129,12 @@ def written(vector: Vector, *, typed: bool) -> str | bytes:
     return bytes(vector.astype("<f4").tobytes())
 
 
-def first_vector(connection: Connection, key: str) -> tuple[str, Vector] | None:
+def first_vector(connection: sa.Connection, key: str) -> tuple[str, Vector] | None:
     """Returns the text and the vector of the oldest row that has one under this key; None where none has."""
     import numpy as np
-    from sqlalchemy import text
 
     find = "SELECT text, vector FROM rankbudget_memories JOIN rankbudget_memory_vectors USING (seq)"
-    found = text(f"{find} WHERE embedder = :key ORDER BY seq LIMIT 1")
+    found = sa.text(f"{find} WHERE embedder = :key ORDER BY seq LIMIT 1")
     row = connection.execute(found, {"key": key}).first()
     if row is None:
         return None
@@ -146,7 +143,7 @@ def first_vector(connection: Connection, key: str) -> tuple[str, Vector] | None:
     return row.text, np.frombuffer(row.vector, dtype="<f4")
 
 
-def write_vectors(connection: Connection, rows: Sequence[dict[str, Any]], *, typed: bool) -> None:
+def write_vectors(connection: sa.Connection, rows: Sequence[dict[str, Any]], *, typed: bool) -> None:
     """Writes vectors of rows whose text is still the one that was embedded.
 
     Args:
@@ -154,13 +151,11 @@ def write_vectors(connection: Connection, rows: Sequence[dict[str, Any]], *, typ
         rows: `seq`, `text`, `embedder` and the `vector` as `written`.
         typed: whether the database has a type for vectors.
     """
-    from sqlalchemy import text
-
     head = "INSERT INTO rankbudget_memory_vectors (seq, embedder, vector)"
     found = "FROM rankbudget_memories WHERE seq = :seq AND text = :text"
     value = "SELECT seq, :embedder, CAST(:vector AS vector)" if typed else "SELECT seq, :embedder, :vector"
     again = "ON CONFLICT (seq, embedder) DO UPDATE SET vector = EXCLUDED.vector"
-    insert = text(f"{head} {value} {found} {again}")
+    insert = sa.text(f"{head} {value} {found} {again}")
     connection.execute(insert, list(rows))
 
 
@@ -176,12 +171,10 @@ class Changes:
         self._since = 0
         self._known: dict[int, int] = {}
 
-    def read(self, connection: Connection) -> list[int]:
+    def read(self, connection: sa.Connection) -> list[int]:
         """Returns the numbers of the rows; the caller must see all that earlier callers saw."""
-        from sqlalchemy import text
-
         sqlite = connection.dialect.name == "sqlite"
-        find = text("SELECT seq, number FROM rankbudget_memory_changes WHERE number >= :since")
+        find = sa.text("SELECT seq, number FROM rankbudget_memory_changes WHERE number >= :since")
         found = {row.seq: row.number for row in connection.execute(find, {"since": self._since})}
         fresh = [seq for seq, number in found.items() if self._known.get(seq) != number]
         if sqlite:

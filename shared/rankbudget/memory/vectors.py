@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import BudgetConfigError, StoreError, shown
 from ..relevance.embedding import Embedder, EmbeddingScorer, EmbedFunction, missing_reason
 from ..segment import Scope
+from . import sqlalchemy_later as sa
 from .database import Database
 from .tables import memories, owned_by
 from .vector_rows import ScopeRows
@@ -20,7 +21,6 @@ from .vector_tables import AT_ONCE, Changes, first_vector, has_vector_type, key_
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Connection, TextClause
 
     from .protocol import Question
 
@@ -86,7 +86,7 @@ class SqlVectors:
         self._under(vector)
         return vector
 
-    def write(self, connection: Connection, seq: int, text: str, vector: Any) -> None:
+    def write(self, connection: sa.Connection, seq: int, text: str, vector: Any) -> None:
         """Writes the vector of a row; one that is no number is left to a later search."""
         row = self._row(seq, text, vector)
         if row["vector"] is not None:
@@ -117,7 +117,7 @@ class SqlVectors:
             self.read_changes()
         return total
 
-    def remove(self, wanted: ColumnElement[bool]) -> tuple[str, ...]:
+    def remove(self, wanted: sa.ColumnElement[bool]) -> tuple[str, ...]:
         """Reaches everything: the database removes vectors with their rows."""
         del wanted
         return ()
@@ -163,17 +163,17 @@ class SqlVectors:
                     self._take(row)
 
     def _changed(self, seqs: Sequence[int]) -> Any:
-        from sqlalchemy import and_, column, literal_column, outerjoin, select, table
-
         rows = memories().c
-        vectors = table("rankbudget_memory_vectors", column("seq"), column("embedder"), column("vector"))
-        mine = and_(vectors.c.seq == rows.seq, vectors.c.embedder == self.key)
-        vector = vectors.c.vector if self.compares_itself else literal_column("1")
+        vectors = sa.table(
+            "rankbudget_memory_vectors", sa.column("seq"), sa.column("embedder"), sa.column("vector")
+        )
+        mine = sa.and_(vectors.c.seq == rows.seq, vectors.c.embedder == self.key)
+        vector = vectors.c.vector if self.compares_itself else sa.literal_column("1")
         known = vectors.c.seq.is_not(None).label("known")
         dates = rows.valid_from, rows.valid_to, rows.expires_at
         own = rows.seq, rows.owner, rows.project, rows.digest
-        found = select(*own, *dates, known, vector.label("vector"))
-        return found.select_from(outerjoin(memories(), vectors, mine)).where(rows.seq.in_(seqs))
+        found = sa.select(*own, *dates, known, vector.label("vector"))
+        return found.select_from(sa.outerjoin(memories(), vectors, mine)).where(rows.seq.in_(seqs))
 
     def _take(self, row: Any) -> None:
         whose = row.owner, row.project
@@ -233,24 +233,20 @@ class SqlVectors:
 
     def _write(self, fresh: Sequence[dict[str, Any]]) -> None:
         """Writes the vectors of rows."""
-        from sqlalchemy import select
-
         if not fresh:
             return
         rows, seqs = memories().c, [row["seq"] for row in fresh]
         with self.database.write() as connection:  # rows first, as their writers lock them
-            locked = select(rows.seq).where(rows.seq.in_(seqs)).order_by(rows.seq)
+            locked = sa.select(rows.seq).where(rows.seq.in_(seqs)).order_by(rows.seq)
             connection.execute(locked.with_for_update()).all()
             write_vectors(connection, fresh, typed=self.typed)
 
     def _texts(self, seqs: Sequence[int]) -> Sequence[Any]:
         """Returns rows as an index needs them."""
-        from sqlalchemy import select
-
         rows = memories().c
         own = rows.seq, rows.id, rows.text, rows.digest, rows.owner, rows.project
         with self.database.read() as connection:
-            return connection.execute(select(*own).where(rows.seq.in_(seqs))).all()
+            return connection.execute(sa.select(*own).where(rows.seq.in_(seqs))).all()
 
     def _embedded(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """Returns what to write for rows."""
@@ -266,11 +262,9 @@ class SqlVectors:
     def _key_of(self, vector: Vector) -> str:
         return key_of(self.embedder.name, vector)
 
-    def drop_deleted(self, connection: Connection, whose: Whose) -> None:
-        from sqlalchemy import select
-
+    def drop_deleted(self, connection: sa.Connection, whose: Whose) -> None:
         table = memories().c
-        owned = select(table.seq).where((table.owner == whose[0]) & (table.project == whose[1]))
+        owned = sa.select(table.seq).where((table.owner == whose[0]) & (table.project == whose[1]))
         there = set(connection.execute(owned).scalars())
         known = [*self.rows[whose].seqs, *[seq for seq, own in self.missing.items() if own == whose]]
         for seq in known:
@@ -295,7 +289,7 @@ class Asked:
         self.key = vectors._key_of(vector)  # noqa: SLF001 - its own kind
 
     def nearest(
-        self, connection: Connection, level: Scope, holds: TextClause, limit: int, now: float
+        self, connection: sa.Connection, level: Scope, holds: sa.TextClause, limit: int, now: float
     ) -> list[tuple[int, float]]:
         """Returns rows of a level, the nearest first, by cosine."""
         own = self._own()
@@ -307,7 +301,7 @@ class Asked:
             found = own.rows.get(whose_of(level))
             return found.nearest(self._vector, limit, now) if found else []
 
-    def scores(self, connection: Connection, seqs: Sequence[int]) -> dict[int, float]:
+    def scores(self, connection: sa.Connection, seqs: Sequence[int]) -> dict[int, float]:
         """Returns the cosine of rows."""
         own = self._own()
         if own.typed:
@@ -347,16 +341,16 @@ class Asked:
                 own.drop_deleted(connection, whose)
 
     def _compared(
-        self, connection: Connection, wanted: ColumnElement[bool], limit: int | None
+        self, connection: sa.Connection, wanted: sa.ColumnElement[bool], limit: int | None
     ) -> dict[int, float]:
-        from sqlalchemy import Float, column, select, table, text
-
-        vectors = table("rankbudget_memory_vectors", column("seq"), column("embedder"), column("vector"))
+        vectors = sa.table(
+            "rankbudget_memory_vectors", sa.column("seq"), sa.column("embedder"), sa.column("vector")
+        )
         rows, key = memories().c, self._vectors.key
-        asked = text("CAST(:asked AS vector)").bindparams(asked=written(self._vector, typed=True))
-        distance = vectors.c.vector.op("<#>", return_type=Float())(asked).label("distance")
+        asked = sa.text("CAST(:asked AS vector)").bindparams(asked=written(self._vector, typed=True))
+        distance = vectors.c.vector.op("<#>", return_type=sa.Float())(asked).label("distance")
         found = (
-            select(rows.seq, distance)
+            sa.select(rows.seq, distance)
             .join(vectors, vectors.c.seq == rows.seq)
             .where(vectors.c.embedder == key, wanted)
             .order_by(distance, rows.seq.desc())

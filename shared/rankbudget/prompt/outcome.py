@@ -1,4 +1,4 @@
-"""What a plan's report says, made when it is read: totals, decisions, warnings, what brings a piece back."""
+"""What a plan's report says, made when read: totals, decisions, texts, warnings, what brings a piece back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..conversation.selection import MUST, OLDER, REST_SHARE, in_order_of_import
 from ..conversation.timeline import Timeline
 from ..conversation.units import Unit
 from ..errors import counted, did_you_mean
-from ..report.parts import Part
+from ..report.parts import KnownPiece, Part
 from ..report.report import BudgetReport, MoreTokens
 from ..report.totals import BlockTotal
 from ..report.words import warnings_for
@@ -57,6 +57,41 @@ def contents(request: PromptRequest, inputs: Inputs, prices: Prices, rendered: R
         totals[largest] = replace(totals[largest], used=totals[largest].used + overhead)
         joined.add(totals[largest].name)
     return {"overhead": max(0, overhead), "totals": totals, "parts": parts, "joined": joined}
+
+
+def known_pieces(
+    request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted
+) -> Iterator[KnownPiece]:
+    """Yields every piece as it was given and as it reads, under the id of its decision.
+
+    It is made only for who passes texts, as a page does, which must not mix them up.
+    """
+    if len(request.system) == 1:
+        yield KnownPiece("system", "system", tuple(request.system), tuple(request.system))
+    yield from _known_messages(request, inputs, fitted)
+    for block in inputs.blocks:
+        reads = {piece.segment.id: piece for piece in fitted.fits[block.name].pieces}
+        for segment in block.segments:
+            whole, piece = (segment, segment.source), reads.get(segment.id)
+            shorter = () if piece is None else (piece.rendition.text,)
+            yield KnownPiece(
+                block.name, segment.id, whole, whole if piece is None or piece.whole else shorter
+            )
+    asked = request.question_text if request.question is None else request.question
+    yield KnownPiece("query", "query", () if prices.question_before else (asked,), (asked,))
+
+
+def _known_messages(request: PromptRequest, inputs: Inputs, fitted: Fitted) -> Iterator[KnownPiece]:
+    """Yields the messages of the conversation, without those of a stored one that were not read."""
+    timeline, history, given = inputs.timeline, fitted.history, request.history_block
+    if timeline is None or history is None:
+        return
+    own = {f"history-{i}": s.id for i, s in enumerate(given.segments)} if given is not None else {}
+    size = len(timeline.messages)
+    for i in range(size) if timeline.stored is None else timeline.stored.loaded(0, size):
+        name, message = timeline.name(i), timeline.given[i]
+        yield KnownPiece("history", own.get(name, name), (message,), (history.edits.get(i, message),))
+    yield KnownPiece("history", "history-summary", (), (history.summary,))
 
 
 def _totals(request: PromptRequest, inputs: Inputs, prices: Prices, fitted: Fitted) -> list[BlockTotal]:

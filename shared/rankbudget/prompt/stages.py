@@ -16,8 +16,7 @@ from ..messages.texts import content_text
 from ..report.report import BudgetReport
 from .fitted import fit, fit_history, verify
 from .grants import Inputs, Prices, grant, price, read
-from .known import known_pieces
-from .outcome import contents, needs, warnings
+from .outcome import contents, known_pieces, needs, warnings
 from .request import Plan, PromptRequest, Turn
 from .stores import filled_steps
 

@@ -1,15 +1,27 @@
-"""What is made once in a process, also when several threads ask for it first at the same time."""
+"""SQLAlchemy's names, loaded with the first that is used, and tables, made at their first use.
+
+So who stores nothing need not have the library.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from functools import cache, wraps
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from sqlalchemy import *  # noqa: F403 - all its names, to type checkers
 
 T = TypeVar("T")
 _MAKING = RLock()
 """One for all: what is made may ask for something else that is made once."""
+
+
+def __getattr__(name: str) -> Any:
+    value = globals()[name] = getattr(importlib.import_module("sqlalchemy"), name)
+    return value
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
