@@ -280,7 +280,7 @@ def _shortened(line: str, asked: Words, most: int, kind: str) -> str:
 
 
 def _shown(starts: Sequence[int], most: int, size: int, head: int) -> list[list[int]]:
-    """Returns which parts of so many characters are shown: `head` of them at most, and around the `starts`."""
+    """Returns which parts of so many characters are shown: a `head` at most, and around the `starts`."""
     head = min(head, most // 3) if starts[0] else 0
     most -= head
     starts = starts if most >= len(starts) * _NARROW else starts[:1]

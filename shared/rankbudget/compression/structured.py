@@ -75,9 +75,9 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
 
     JSON (also one value a line) first loses white space; then middle items of arrays, replaced by a marker
     that counts them, and the middles of long strings. Items that `question` names, ids, numbers and errors
-    stay longest. Logs, search results and tables keep their first and last lines, errors, and lines that the
-    question names. Everything else keeps its start and its end, and lines or sentences that it names, which
-    are cut around these words where they are too long.
+    stay longest. Texts of several lines keep the first and last ones, errors, and those that the question
+    names, each with the line that says whose it is. Everything else keeps its start, or the sentences that
+    the question names, which are cut around these words where they are too long.
     """
     if max_tokens <= 0 or not text:
         return ""
