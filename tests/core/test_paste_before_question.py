@@ -69,3 +69,23 @@ def test_a_pasted_text_stays_before_the_question_about_it(
         texts = [str(message["content"]) for message in messages]
         assert any(text.startswith("News:") and len(text) > 1000 for text in texts)
         assert total <= limit
+
+
+@draws()
+@given(
+    seed=st.integers(0, 10_000),
+    sentences=st.integers(40, 120),
+    limit=st.integers(40, 250),
+    between=st.sampled_from([" ", "\n", "\n\n"]),
+    same=st.booleans(),
+    question=st.sampled_from([*QUESTIONS, "Which one first?", "Thanks a lot in advance!"]),
+)
+def test_a_shortened_question_keeps_what_it_asks(
+    seed: int, sentences: int, limit: int, between: str, same: bool, question: str
+) -> None:
+    """Its last sentence asks, in one line or several, whatever is told before it."""
+    drawn = random.Random(seed)
+    told = [_said(drawn)] * sentences if same else [_said(drawn) for _ in range(sentences)]
+    chat = [{"role": "user", "content": between.join(["Please help me.", *told, question])}]
+    fitted = fit_messages(chat, max_tokens=limit, counter=COUNTER, shorten_question=True)
+    assert question in fitted.messages[-1]["content"]

@@ -101,7 +101,9 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
         return made
     make = excerpt_of(text, asked, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
-    return kept or cut_from(text, start, max_tokens, counter, "...", "start")
+    asks = any(line and line in text for line in map(str.strip, question.splitlines()))
+    # The end of what asks may be its question; that of a result could be read as of another record.
+    return kept or cut_from(text, start, max_tokens, counter, "...", "both" if asks else "start")
 
 
 def _by_parts(text: str, max_tokens: int, counter: TokenCounter, question: str) -> str:
