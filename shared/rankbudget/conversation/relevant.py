@@ -14,7 +14,7 @@ from .capping import shortened
 from .coverage import Piece, take
 from .older import lengthen
 from .selection import Selection, fill
-from .steps import few_of, keep_steps, take_answers, texts_of, too_long, units_of
+from .steps import calls_of, few_of, keep_steps, take_answers, texts_of, too_long, units_of
 from .timeline import Timeline
 from .units import Turn, Unit
 
@@ -80,10 +80,10 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
     # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
     if asked or not pending:
         others, segments = _others(timeline, units, stay)
-        named = dict(zip(others, KeywordScorer().score(query, segments), strict=True))
+        named = _named(query, timeline, units, others)
         if asked and not pending:
             order = _order(query, segments, others)
-            answers = [n for n in order if named[n] > NAMED][:ANSWERS]
+            answers = sorted([n for n in order if named[n] > NAMED], key=lambda n: -named[n])[:ANSWERS]
             order = [*[n for link in _links(order[:ANSWERS], questions) for n in link], *order]
         if not answers:
             near = [n for n in others if named[n]]
@@ -121,6 +121,16 @@ def _others(timeline: Timeline, units: list[Unit], stay: list[Unit]) -> tuple[li
     return others, [Segment(id=str(n), text="\n".join(texts_of(timeline, units[n]))) for n in others]
 
 
+def _named(query: str, timeline: Timeline, units: Sequence[Unit], others: Sequence[int]) -> dict[int, float]:
+    """Returns how much of the query each unit has, of several calls the one that has most with its result."""
+    parts = [(n, text) for n in others for text in calls_of(timeline, units[n])]
+    found = dict.fromkeys(others, 0.0)
+    segments = [Segment(id=str(i), text=text) for i, (_, text) in enumerate(parts)]
+    for (n, _), score in zip(parts, KeywordScorer().score(query, segments), strict=True):
+        found[n] = max(found[n], score)
+    return found
+
+
 def _order(query: str, segments: Sequence[Segment], units: Sequence[int]) -> list[int]:
     """Returns units by what serves the query, of equal ones the newest first."""
     scores = TurnScorer().score(query, segments)
@@ -128,12 +138,13 @@ def _order(query: str, segments: Sequence[Segment], units: Sequence[int]) -> lis
 
 
 def _links(order: Iterable[int], questions: Sequence[int | None]) -> list[list[int]]:
-    """Returns units in order, each behind its question and before the newest others of its turn."""
+    """Returns units in order, each behind its question, then the newest others of their turns."""
     found: list[list[int]] = []
+    beside: list[list[int]] = []
     for n in order:
         asked = questions[n]
         found.append([m for m in (asked, n) if m is not None])
         first = n if asked is None else asked
         others = [m for m, one in enumerate(questions) if one == first and m != n]
-        found += [[first, m] for m in reversed(others[-ANSWERS:])]
-    return found
+        beside += [[first, m] for m in reversed(others[-ANSWERS:])]
+    return found + beside

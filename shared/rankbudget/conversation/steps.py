@@ -163,6 +163,19 @@ def texts_of(timeline: Timeline, unit: Unit, copies: Mapping[int, Any] = NO_EDIT
         yield from _arguments(neutral)
 
 
+def calls_of(timeline: Timeline, unit: Unit) -> list[str]:
+    """Returns the texts of a unit; of a step each call's arguments with its result, by their id."""
+    calls: dict[str, str] = {}
+    texts: list[str] = []
+    for position in unit.positions():
+        neutral = timeline.codec.to_dict(timeline.messages[position])
+        for call in neutral.get("tool_calls") or ():
+            calls[call.get("id") or ""] = "\n".join(_arguments({"tool_calls": [call]}))
+        said = content_text(neutral.get("content"))
+        texts.append("\n".join([calls.get(neutral.get("tool_call_id") or "", ""), said]))
+    return texts if calls else ["\n".join(texts_of(timeline, unit))]
+
+
 def _said(timeline: Timeline, unit: Unit) -> Said:
     neutral = map(timeline.codec.to_dict, timeline.read(unit))
     return Said("\n".join(texts_of(timeline, unit)), [call for one in neutral for call in _arguments(one)])
