@@ -17,7 +17,7 @@ WRONG = [None, "x", b"x", -1, 3, [], [1], {}, object(), float("nan"), float("inf
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("value", WRONG, ids=repr)
+@pytest.mark.parametrize("value", WRONG, ids=[f"{type(one).__name__} {n}" for n, one in enumerate(WRONG)])
 def test_a_wrong_number_has_a_typed_error(method: str, value: object) -> None:
     """Nothing else is raised, wherever the value is used."""
     call = getattr(BUDGET, method)
