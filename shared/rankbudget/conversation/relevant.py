@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..relevance.asking import is_asked
+from ..relevance.asking import is_asked, names_in
 from ..relevance.lexical import KeywordScorer
 from ..relevance.turns import TurnScorer
 from ..segment import Segment
@@ -80,7 +80,8 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
     # A request, as "Book it", needs what the next call does; a question has its answer in what names it.
     if asked or not pending:
         others, segments = _others(timeline, units, stay)
-        named = _named(query, timeline, units, others)
+        told = names_in(query)  # what is said beside a question names no step
+        named = _named(told, timeline, units, others)
         if asked and not pending:
             order = _order(query, segments, others)
             answers = sorted([n for n in order if named[n] > NAMED], key=lambda n: -named[n])[:ANSWERS]
@@ -88,7 +89,7 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
         if not answers:
             near = [n for n in others if named[n]]
             texts = [list(map(timeline.text, units[n].positions())) for n in near]
-            found = [near[n] for n in answering(query, texts, len(others))]
+            found = [near[n] for n in answering(told, texts, len(others))]
             answers = [n for n in found if units[n].stop - units[n].start > 1]
     left = room - timeline.cost(stay)
     return keep_steps(timeline, turns, stay, left, _links(answers, questions), order)

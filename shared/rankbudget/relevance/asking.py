@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .question import ASKS, COURTESY, asks
 from .sentences import split_sentences
-from .words import content_terms
+from .words import content_terms, raw_words
 
 _FIRST, _LAST = 3, 6
 """Sentences at the start and at the end of a text among which its question may be."""
@@ -43,8 +43,17 @@ def own_questions(text: str) -> list[str]:
 
 def is_asked(query: str) -> bool:
     """Returns whether most of a text asks, as "Remind me of it." does and "Yes, book it. How long?" not."""
-    asked = [one for one in split_sentences(query) if asks(one) or _RECALLS.search(one)]
-    return 2 * len("".join(asked)) > len(query)
+    return 2 * len(_asking(query)) > len(query)
+
+
+def names_in(query: str) -> str:
+    """Returns what a question names: the sentences that ask, without words of courtesy; else all of it."""
+    asked = _asking(query) or query
+    return " ".join([one for one in asked.split() if not COURTESY.issuperset(raw_words(one))]) or asked
+
+
+def _asking(query: str) -> str:
+    return "".join([one for one in split_sentences(query) if asks(one) or _RECALLS.search(one)])
 
 
 def queries_of(query: str) -> tuple[str, ...]:
