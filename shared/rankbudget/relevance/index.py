@@ -119,9 +119,8 @@ class EmbeddingIndex:
         if metadata is not None:
             check_list("metadata", metadata, "mappings")
             if len(metadata) != len(texts) or not all(isinstance(one, Mapping) for one in metadata):
-                msg = (
-                    f"metadata must have one mapping per text (got {shown(metadata)} for {len(texts)} texts)"
-                )
+                got = f"{len(metadata)} entries for {len(texts)} texts: {shown(metadata)}"
+                msg = f"metadata must have one mapping per text (got {got})"
                 raise EmbeddingIndexError(msg)
         start = len(self)
         fresh = [
