@@ -339,7 +339,7 @@ def test_a_thread_that_ends_on_results_keeps_them_or_says_what_does_not_fit() ->
     assert kept[:-1] == chat[:-1]
     assert 200 <= len(kept[-1]["content"].split()) < 300
     with pytest.raises(
-        BudgetExceededError, match=r"question 5, newest tool call with its results 25"
+        BudgetExceededError, match=r"question 5, newest tool call with its results 26"
     ) as caught:
         fit_messages(chat, max_tokens=30, counter=COUNTER)
     assert caught.value.limit == 30 < caught.value.needed == sum(caught.value.blocks.values())

@@ -175,7 +175,7 @@ def test_an_old_long_result_is_shortened_and_said_so() -> None:
     result = fit_messages(chat, max_tokens=100, query="Change it.", counter=COUNTER)
     cut = next(message for message in result.messages if message["role"] == "tool")
     assert cut["content"].startswith("HAT136 seat")
-    assert cut["content"].endswith("seat...")
+    assert cut["content"].endswith("seat ...")
     assert result.report.total_tokens > 95, "what no other step needs is given to the result"
     assert [d.action for d in result.report.decisions if d.segment_id == "history-4"] == ["truncated"]
     whole = fit_messages(chat, max_tokens=100, query="Change it.", counter=COUNTER, message_cap=None).messages

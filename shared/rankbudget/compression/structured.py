@@ -16,7 +16,7 @@ from .excerpts import excerpt_of
 from .importance import words_of
 from .json_shrink import Asked, shrink, shrink_lines
 from .json_values import dump, parse
-from .truncate import Keep, cut_from, truncate_text
+from .truncate import cut_from, truncate_text
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 _ATTEMPTS = 8
@@ -101,13 +101,14 @@ def compress_structured(text: str, max_tokens: int, counter: TokenCounter, quest
         return made
     make = excerpt_of(text, asked, question)
     kept = "" if make is None else _longest(make, size, max_tokens, counter)
-    return kept or cut_from(text, start, max_tokens, counter, "...", _keep(text, question))
+    return kept or _cut(text, start, max_tokens, counter, question)
 
 
-def _keep(text: str, question: str) -> Keep:
-    """Returns what stays: the end of a text that asks, too; that of others could be of another record."""
-    asks = any(line and line in text for line in map(str.strip, question.splitlines()))
-    return "both" if asks else "start"
+def _cut(text: str, start: str, max_tokens: int, counter: TokenCounter, question: str) -> str:
+    """Returns the start of a text, and the end of one that asks: that of others may be of another record."""
+    if any(line and line in text for line in map(str.strip, question.splitlines())):
+        return cut_from(text, start, max_tokens, counter, "...", "both")
+    return cut_from(text, start, max_tokens, counter, " ...", "start")
 
 
 def _by_parts(text: str, max_tokens: int, counter: TokenCounter, question: str) -> str:

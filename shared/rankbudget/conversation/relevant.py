@@ -92,7 +92,7 @@ def _beside_steps(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], r
             found = [near[n] for n in answering(told, texts, len(others))]
             answers = [n for n in found if units[n].stop - units[n].start > 1]
     left = room - timeline.cost(stay)
-    return keep_steps(timeline, turns, stay, left, _links(answers, questions), order)
+    return keep_steps(timeline, turns, stay, left, _links(answers, questions, steps=True), order)
 
 
 def _by_relevance(timeline: Timeline, turns: Sequence[Turn], stay: list[Unit], room: int) -> Selection:
@@ -138,8 +138,11 @@ def _order(query: str, segments: Sequence[Segment], units: Sequence[int]) -> lis
     return [n for _, n in sorted(zip(scores, units, strict=True), reverse=True)]
 
 
-def _links(order: Iterable[int], questions: Sequence[int | None]) -> list[list[int]]:
-    """Returns units in order, each behind its question, then the newest others of their turns."""
+def _links(order: Iterable[int], questions: Sequence[int | None], *, steps: bool = False) -> list[list[int]]:
+    """Returns units in order, each behind its question and before the newest others of its turn.
+
+    Those come behind all `steps`, which answer by themselves.
+    """
     found: list[list[int]] = []
     beside: list[list[int]] = []
     for n in order:
@@ -147,5 +150,5 @@ def _links(order: Iterable[int], questions: Sequence[int | None]) -> list[list[i
         found.append([m for m in (asked, n) if m is not None])
         first = n if asked is None else asked
         others = [m for m, one in enumerate(questions) if one == first and m != n]
-        beside += [[first, m] for m in reversed(others[-ANSWERS:])]
+        (beside if steps else found).extend([first, m] for m in reversed(others[-ANSWERS:]))
     return found + beside
