@@ -34,7 +34,7 @@ PACKAGES = {
     "langchain_budget": ROOT / "langchain_budget",
     "llamaindex_budget": ROOT / "llamaindex_budget",
 }
-MOST_LINES = 46_853
+MOST_LINES = 46_852
 MOST_WIDE_LINES = 0
 WIDEST, LONGEST_BODY, MOST_COMPLEX = 110, 40, 15
 MOST_FILES, MOST_FOLDERS = 7, 16

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from numbers import Integral, Real
 from os import PathLike
 from reprlib import Repr
 from typing import Any, TypeVar, cast
@@ -244,7 +245,7 @@ _PLAIN: dict[str, tuple[Any, str]] = {
     "str": (str, "a text"), "bool": (bool, "True or False"), "None": (type(None), "None"),
     "PathLike[str]": (PathLike, "a path"),
 }  # fmt: skip
-_NUMBERS: dict[str, tuple[Any, str]] = {"int": (int, "a whole number"), "float": (int | float, "a number")}
+_NUMBERS: dict[str, tuple[Any, str]] = {"int": (Integral, "a whole number"), "float": (Real, "a number")}
 
 
 def _wrong(stated: Mapping[str, Any], given: Iterable[tuple[str, Any]]) -> list[str]:

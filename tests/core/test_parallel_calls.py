@@ -17,7 +17,7 @@ CITIES = "Oslo Lima Cairo Porto Turin Ghent Kyoto Quito Accra Perth Leeds Split"
 HOTELS = "Hotel Adler,Casa Marina,Villa Rossi,Maple Inn,Harbour House,Lodge Tern,Castle Orrin".split(",")
 SAID = (
     "{}",
-    "{} I need it for the travel form.",
+    "{} I need it for the tax form.",
     "I have the hotel on the phone. {}",
     "{} Look it up if you have not seen it yet.",
     "{} Please answer in one sentence.",

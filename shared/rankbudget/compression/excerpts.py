@@ -251,10 +251,8 @@ def _alone(pieces: Sequence[str], at: int, asked: Words, target: int, kind: str)
         piece = f"{piece}\n{answer}"
     elif len(piece) > most:
         piece = _shortened(piece, asked, most, kind)
-        before, behind = (
-            "" if piece.startswith(_GAP) else before,
-            "" if piece.endswith(_GAP.rstrip()) else behind,
-        )
+        before = "" if piece.startswith(_GAP) else before
+        behind = "" if piece.endswith(_GAP.rstrip()) else behind
     elif before and len(start := pieces[0].strip()) + len(piece) <= most:
         before = f"{start}{gap if at > 1 else gap[0]}"
     return f"{before}{piece}{behind}".strip() if piece else ""
